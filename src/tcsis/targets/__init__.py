@@ -1,0 +1,24 @@
+"""What we sample from: unnormalised log densities on discrete states."""
+
+from tcsis.targets.base import Cost, Scaled, Symmetries, Target, counting
+from tcsis.targets.callable import from_callable
+from tcsis.targets.lattice import Lattice
+from tcsis.targets.pairwise import Pairwise
+from tcsis.targets.physics import Ising, Potts, SherringtonKirkpatrick, SpinGlass
+from tcsis.targets.rbm import RBM
+
+__all__ = [
+    "RBM",
+    "Cost",
+    "Ising",
+    "Lattice",
+    "Pairwise",
+    "Potts",
+    "Scaled",
+    "SherringtonKirkpatrick",
+    "SpinGlass",
+    "Symmetries",
+    "Target",
+    "counting",
+    "from_callable",
+]

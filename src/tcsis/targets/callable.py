@@ -1,0 +1,121 @@
+"""A target from any function that evaluates log p̄ on a batch of states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tcsis.targets.base import Target
+from tcsis.targets.lattice import Lattice
+
+NUM_PROBES = 8
+
+
+class CallableTarget(Target):
+    """log p̄ given by a function (n, d) int64 tokens -> (n,) floats.  See ``from_callable``."""
+
+    def __init__(
+        self,
+        function: Callable[[Tensor], Tensor],
+        num_sites: int,
+        num_values: int,
+        relaxed: Callable[[Tensor], Tensor] | None,
+        lattice: Lattice | None,
+        device: torch.device,
+    ):
+        self.function, self.relaxed = function, relaxed
+        self.num_sites, self.num_values = num_sites, num_values
+        self.lattice, self.device = lattice, device
+        self.dtype = torch.get_default_dtype()
+        self.differentiable = relaxed is not None
+        self._probe()
+
+    def _log_density(self, x: Tensor) -> Tensor:
+        states = x.reshape(-1, self.num_sites)
+        values = torch.as_tensor(self.function(states))
+        self._check_values(values, states)
+        return values.reshape(x.shape[:-1])
+
+    def relaxed_log_density(self, z: Tensor) -> Tensor:
+        if self.relaxed is None:
+            return super().relaxed_log_density(z)
+        flat = z.reshape(-1, self.num_sites, self.num_values)
+        return self.relaxed(flat).reshape(z.shape[:-2])
+
+    def _probe(self) -> None:
+        """Try the function on a few states, so that a mistake shows now and not in training."""
+        generator = torch.Generator().manual_seed(0)
+        states = torch.randint(
+            self.num_values, (NUM_PROBES, self.num_sites), generator=generator
+        ).to(self.device)
+        values = self._log_density(states)
+        self.dtype, self.device = values.dtype, values.device
+        if self.relaxed is not None:
+            one_hot = torch.nn.functional.one_hot(states, self.num_values).to(self.dtype)
+            relaxed = self.relaxed_log_density(one_hot)
+            wrong = ~torch.isclose(relaxed, values, rtol=1e-4, atol=1e-4)
+            if bool(wrong.any()):
+                row = int(wrong.nonzero()[0])
+                raise ValueError(
+                    f"relaxed gives {relaxed[row].item():.6g} at the one-hot form of state "
+                    f"{states[row].tolist()} where log_density gives {values[row].item():.6g}: "
+                    "the two must agree on tokens"
+                )
+
+    def _check_values(self, values: Tensor, states: Tensor) -> None:
+        if values.shape != (len(states),) or not values.dtype.is_floating_point:
+            raise ValueError(
+                f"log_density returned {values.dtype} of shape {tuple(values.shape)} for "
+                f"{len(states)} states, the first of them {states[0].tolist()}: "
+                f"expected floats of shape ({len(states)},)"
+            )
+        bad = values.isnan() | values.isposinf()
+        if bool(bad.any()):
+            row = int(bad.nonzero()[0])
+            raise ValueError(
+                f"log_density returned {values[row].item()} at state {states[row].tolist()}: "
+                "expected a finite number, or -inf where the state is forbidden"
+            )
+
+    def _place(self, device: torch.device, dtype: torch.dtype) -> None:
+        if (device, dtype) != (self.device, self.dtype):
+            raise ValueError(
+                f"{self} computes on {self.device} in {self.dtype}, as its function does: "
+                f"build it anew with a function for {device} and {dtype}"
+            )
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"from_callable({name}, num_sites={self.num_sites}, num_values={self.num_values})"
+
+
+def from_callable(
+    log_density: Callable[[Tensor], Tensor],
+    num_sites: int,
+    num_values: int,
+    *,
+    relaxed: Callable[[Tensor], Tensor] | None = None,
+    lattice: Lattice | None = None,
+    device: torch.device | str = "cpu",
+) -> Target:
+    """A target from a function of (n, d) int64 tokens that returns (n,) values of log p̄.
+
+    -inf forbids a state; NaN and +inf are refused, naming the state.  ``relaxed``, a differentiable
+    function of (n, d, v) weights that agrees with ``log_density`` on one-hot input, opens the
+    methods that use gradients.  ``lattice`` lays the sites out for correlations and pictures.
+    """
+    for name, value, least in (("num_sites", num_sites, 1), ("num_values", num_values, 2)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} is {value!r}: expected an integer of at least {least}")
+    if not callable(log_density):
+        raise ValueError(f"log_density is a {type(log_density).__name__}: expected a function")
+    if lattice is not None and lattice.num_sites != num_sites:
+        raise ValueError(
+            f"lattice of shape {lattice.shape} has {lattice.num_sites} sites: "
+            f"expected num_sites = {num_sites}"
+        )
+    return CallableTarget(
+        log_density, num_sites, num_values, relaxed, lattice, torch.device(device)
+    )
