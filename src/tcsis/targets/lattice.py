@@ -52,15 +52,24 @@ class Lattice:
         """Site numbers laid out on the lattice, shape ``shape``."""
         return torch.arange(self.num_sites).reshape(self.shape)
 
-    def bonds(self) -> Tensor:
-        """Site pairs (i, forward neighbour of i), axis by axis, (m, 2)."""
+    @property
+    def max_distance(self) -> int:
+        """The largest distance along an axis at which every axis has pairs."""
+        return min(self.shape) // 2 if self.periodic else min(self.shape) - 1
+
+    def pairs(self, r: int) -> Tensor:
+        """Site pairs (i, i displaced by r along an axis), over all sites and axes, (n, 2)."""
         pairs = []
         for axis, length in enumerate(self.shape):
-            kept = length if self.periodic else length - 1
-            forward = self.sites.roll(-1, axis)
-            pair = torch.stack([self.sites, forward], dim=-1).narrow(axis, 0, kept)
+            kept = length if self.periodic else length - r
+            displaced = self.sites.roll(-r, axis)
+            pair = torch.stack([self.sites, displaced], dim=-1).narrow(axis, 0, kept)
             pairs.append(pair.reshape(-1, 2))
         return torch.cat(pairs)
+
+    def bonds(self) -> Tensor:
+        """The pairs at distance 1: one bond forward along every axis from every site, (m, 2)."""
+        return self.pairs(1)
 
     def colouring(self) -> Tensor:
         """A colour per site, (d,), with no bond between sites of one colour.

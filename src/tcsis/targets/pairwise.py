@@ -61,25 +61,29 @@ class Pairwise(Target):
         self.symmetries = self._find_symmetries()
         self._place(torch.device(device or "cpu"), dtype or torch.get_default_dtype())
 
-    @classmethod
+    @staticmethod
     def from_spins(
-        cls, couplings: Any, fields: Any = 0.0, *, beta: float = 1.0, **options: Any
+        couplings: Any, fields: Any = 0.0, *, beta: float = 1.0, **options: Any
     ) -> Pairwise:
-        """log p̄ = β·(Σ_{i<j} J_ij s_i s_j + Σ_i h_i s_i) with spins ±1 from a symmetric (d, d) J."""
-        matrix = as_parameter("couplings", couplings)
+        """log p̄ = β·(Σ_{i<j} J_ij s_i s_j + Σ_i h_i s_i), spins ±1, J symmetric of shape (d, d)."""
+        matrix, field = as_parameter("couplings", couplings), as_parameter("fields", fields)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"couplings has shape {tuple(matrix.shape)}: expected a square matrix")
+        if field.shape not in ((), (len(matrix),)):
+            raise ValueError(
+                f"fields has shape {tuple(field.shape)}: expected a number or ({len(matrix)},)"
+            )
         check_symmetric(matrix, matrix.T)
+        beta = check_beta(beta)
         edges = matrix.triu(1).nonzero()
-        field = as_parameter("fields", fields).expand(len(matrix))
-        strength = check_beta(beta) * matrix[edges[:, 0], edges[:, 1]]
-        return cls(
-            edges, strength[:, None, None] * torch.outer(SPINS, SPINS),
-            beta * field[:, None] * SPINS, **options,
-        )  # fmt: skip
+        strength = beta * matrix[edges[:, 0], edges[:, 1]]
+        tables = strength[:, None, None] * torch.outer(SPINS, SPINS)
+        return Pairwise(
+            edges, tables, beta * field.expand(len(matrix))[:, None] * SPINS, **options
+        )
 
-    @classmethod
-    def from_dense(cls, couplings: Any, fields: Any = None, **options: Any) -> Pairwise:
+    @staticmethod
+    def from_dense(couplings: Any, fields: Any = None, **options: Any) -> Pairwise:
         """A (d, d, v, v) array with J[i, j, u, v] = J[j, i, v, u], each pair counted once."""
         array = as_parameter("couplings", couplings)
         if array.ndim != 4 or array.shape[0] != array.shape[1] or array.shape[2] != array.shape[3]:
@@ -88,7 +92,7 @@ class Pairwise(Target):
         d, v = array.shape[0], array.shape[2]
         edges = array.flatten(2).ne(0).any(-1).triu(1).nonzero()
         fields = torch.zeros(d, v) if fields is None else fields
-        return cls(edges, array[edges[:, 0], edges[:, 1]], fields, **options)
+        return Pairwise(edges, array[edges[:, 0], edges[:, 1]], fields, **options)
 
     # -- evaluation --------------------------------------------------------------------------
 
@@ -142,11 +146,11 @@ class Pairwise(Target):
     def spin_form(self) -> tuple[Tensor, Tensor, float]:
         """V = 2 only: (couplings (m,), fields (d,), constant) with
         log p̄ = Σ_e J_e s_i s_j + Σ_i h_i s_i + constant."""
-        s = SPINS
-        j = torch.einsum("euv,u,v->e", self.couplings, s, s) / 4
-        field = self.fields @ s / 2
-        field = field.index_add(0, self.edges[:, 0], torch.einsum("euv,u->e", self.couplings, s) / 4)
-        field = field.index_add(0, self.edges[:, 1], torch.einsum("euv,v->e", self.couplings, s) / 4)
+        j = torch.einsum("euv,u,v->e", self.couplings, SPINS, SPINS) / 4
+        field = self.fields @ SPINS / 2
+        for end, axis in ((0, "u"), (1, "v")):
+            share = torch.einsum(f"euv,{axis}->e", self.couplings, SPINS) / 4
+            field = field.index_add(0, self.edges[:, end], share)
         constant = self.couplings.mean((1, 2)).sum() + self.fields.mean(1).sum() + self.constant
         return j, field, float(constant)
 
@@ -229,7 +233,6 @@ class Pairwise(Target):
 
     def _place(self, device: torch.device, dtype: torch.dtype) -> None:
         super()._place(device, dtype)
-        placed = {"device": device, "dtype": dtype}
         if self.num_values == 2:
             strength, field, constant = self.spin_form
             index, value = self.edges.T, strength
@@ -242,8 +245,8 @@ class Pairwise(Target):
         matrix = matrix.coalesce()
         if matrix.values().numel() > DENSE_FRACTION * size**2:
             matrix = matrix.to_dense()
-        self._j, self._h = matrix.to(**placed), field.to(**placed)
-        self._spins = SPINS.to(**placed)
+        self._j, self._h = matrix.to(device, dtype), field.to(device, dtype)
+        self._spins = SPINS.to(device, dtype)
         self._constant = constant
         self.__dict__.pop("_placed_tables", None)
 

@@ -1,0 +1,109 @@
+"""The one result type of every sampler: states, their weights, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Draws:
+    """States drawn from a target.
+
+    ``x`` is uint8 (n, d) for independent draws and (chain, draw, d) for chains.  ``log_weight``
+    has the shape of ``x`` without its last axis; where a sampler gives it, E[exp(log_weight)] = Z.
+    ``seconds``, ``num_density_calls`` and ``num_network_calls`` are totals for all the draws, in
+    wall time, evaluations of log p̄ on one state, and evaluations of the network on one state.
+    ``acceptance`` is the share of proposed moves that a chain accepted, where that has a meaning.
+    """
+
+    x: Tensor
+    log_weight: Tensor | None = None
+    seconds: float = 0.0
+    num_density_calls: float = 0.0
+    num_network_calls: float = 0.0
+    acceptance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.x.ndim < 2:
+            raise ValueError(f"x has shape {tuple(self.x.shape)}: expected (n, d) or more axes")
+        if self.log_weight is not None and self.log_weight.shape != self.x.shape[:-1]:
+            raise ValueError(
+                f"log_weight has shape {tuple(self.log_weight.shape)}: "
+                f"expected {tuple(self.x.shape[:-1])}, one for each state"
+            )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: slice | Tensor) -> Draws:
+        """Some of the draws (or chains), with the cost of all of them."""
+        weight = None if self.log_weight is None else self.log_weight[index]
+        return replace(self, x=self.x[index], log_weight=weight)
+
+    @property
+    def flat(self) -> Draws:
+        """The same draws with chains laid end to end, ``x`` (n, d)."""
+        weight = None if self.log_weight is None else self.log_weight.flatten()
+        return replace(self, x=self.x.flatten(0, -2), log_weight=weight)
+
+    @property
+    def weights(self) -> Tensor | None:
+        """Importance weights normalised to sum to one over all draws, (n,) float64."""
+        if self.log_weight is None:
+            return None
+        return self.log_weight.double().flatten().softmax(0)
+
+    @property
+    def ess(self) -> float | None:
+        """Effective share of the draws, 1/(n·Σ w²) in (0, 1]; None without weights."""
+        if self.weights is None:
+            return None
+        return float(1 / (self.weights.square().sum() * len(self.weights)))
+
+    @property
+    def log_z(self) -> float | None:
+        """log of the mean weight; None without weights."""
+        if self.log_weight is None:
+            return None
+        log_weight = self.log_weight.double().flatten()
+        return float(log_weight.logsumexp(0)) - math.log(len(log_weight))
+
+    @property
+    def log_z_error(self) -> float | None:
+        """Standard error of ``log_z``, √((1/ess - 1)/n), by the delta method."""
+        if self.ess is None or self.weights is None:
+            return None
+        return math.sqrt(max(0.0, 1 / self.ess - 1) / len(self.weights))
+
+    @property
+    def elbo(self) -> float | None:
+        """E[log w], a lower bound of log Z in expectation; None without weights."""
+        return None if self.log_weight is None else float(self.log_weight.double().mean())
+
+    def to_numpy(self) -> dict[str, np.ndarray]:
+        """``x`` and, where there is one, ``log_weight`` as numpy arrays."""
+        arrays = {"x": self.x.cpu().numpy()}
+        if self.log_weight is not None:
+            arrays["log_weight"] = self.log_weight.cpu().numpy()
+        return arrays
+
+
+def concatenate(draws: list[Draws]) -> Draws:
+    """Draws of several runs as one, costs added up."""
+    if not draws:
+        raise ValueError("draws is empty: expected at least one")
+    if len({part.log_weight is None for part in draws}) > 1:
+        raise ValueError("draws mixes weighted and unweighted runs: expected one kind")
+    weights = [part.log_weight for part in draws if part.log_weight is not None]
+    return Draws(
+        x=torch.cat([part.x for part in draws]),
+        log_weight=torch.cat(weights) if weights else None,
+        seconds=sum(part.seconds for part in draws),
+        num_density_calls=sum(part.num_density_calls for part in draws),
+        num_network_calls=sum(part.num_network_calls for part in draws),
+    )
