@@ -1,0 +1,18 @@
+"""Independent samples, log Z and an honest verdict for unnormalised discrete distributions."""
+
+from tcsis import exact, metrics, noise, targets
+from tcsis.draws import Draws, concatenate
+from tcsis.evaluate import Evaluation, evaluate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Draws",
+    "Evaluation",
+    "concatenate",
+    "evaluate",
+    "exact",
+    "metrics",
+    "noise",
+    "targets",
+]

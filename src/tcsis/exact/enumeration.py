@@ -26,15 +26,15 @@ def applies(target: Target) -> bool:
 class Enumeration:
     """Every state of a target with its probability.
 
-    ``log_density`` (N,) is log p̄ of all N = V^d states in float64 (as far as the target computes
-    so), ``log_z`` its log-sum, ``log_p`` (N,) the normalised log-probabilities.
+    ``log_density`` (N,) is log p̄ of all N = V^d states in float64, ``log_z`` its log-sum,
+    ``log_p`` (N,) the normalised log-probabilities.
     """
 
     def __init__(self, target: Target):
+        target = target.to("cpu", torch.float64)
         self.num_sites, self.num_values = target.num_sites, target.num_values
         self.num_states = self.num_values**self.num_sites
-        parts = [target.log_density(x.to(target.device)) for x in self.chunks()]
-        self.log_density = torch.cat(parts).cpu().double()
+        self.log_density = torch.cat([target.log_density(x) for x in self.chunks()])
         self.log_z = float(self.log_density.logsumexp(0))
         if self.log_z == -torch.inf:
             raise ValueError(f"{target} forbids every state: log density is -inf everywhere")
@@ -91,12 +91,19 @@ class Enumeration:
             total += torch.bincount((x == 1).sum(-1), p, minlength=self.num_sites + 1)
         return total
 
+    @cached_property
+    def _cumulative(self) -> Tensor:
+        return self.p.cumsum(0)
+
+    def draw_index(self, n: int, generator: torch.Generator) -> Tensor:
+        """Numbers of independently drawn states, (n,)."""
+        u = torch.rand(n, dtype=torch.float64, generator=generator) * self._cumulative[-1]
+        index = torch.searchsorted(self._cumulative, u, right=True)
+        return index.clamp_max(self.num_states - 1)
+
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Independent draws, (n, d) uint8."""
-        cumulative = self.p.cumsum(0)
-        u = torch.rand(n, dtype=torch.float64, generator=generator) * cumulative[-1]
-        index = torch.searchsorted(cumulative, u, right=True).clamp_max(self.num_states - 1)
-        return self.states(index).to(torch.uint8)
+        return self.states(self.draw_index(n, generator)).to(torch.uint8)
 
     # -- the noised distribution -------------------------------------------------------------
 

@@ -27,35 +27,40 @@ class CallableTarget(Target):
     ):
         self.function, self.relaxed = function, relaxed
         self.num_sites, self.num_values = num_sites, num_values
-        self.lattice, self.device = lattice, device
-        self.dtype = torch.get_default_dtype()
+        self.lattice, self.function_device = lattice, device
         self.differentiable = relaxed is not None
+        self._place(device, torch.float64)
         self._probe()
 
     def _log_density(self, x: Tensor) -> Tensor:
-        states = x.reshape(-1, self.num_sites)
-        values = torch.as_tensor(self.function(states))
-        self._check_values(values, states)
-        return values.reshape(x.shape[:-1])
+        values = self._call(x.reshape(-1, self.num_sites).to(self.function_device))
+        return values.to(self.device, self.dtype).reshape(x.shape[:-1])
 
     def relaxed_log_density(self, z: Tensor) -> Tensor:
         if self.relaxed is None:
             return super().relaxed_log_density(z)
         flat = z.reshape(-1, self.num_sites, self.num_values)
-        return self.relaxed(flat).reshape(z.shape[:-2])
+        values = self.relaxed(flat.to(self.function_device, self.function_dtype))
+        return values.to(self.device, self.dtype).reshape(z.shape[:-2])
+
+    @torch.no_grad()
+    def _call(self, states: Tensor) -> Tensor:
+        values = torch.as_tensor(self.function(states))
+        self._check_values(values, states)
+        return values
 
     def _probe(self) -> None:
         """Try the function on a few states, so that a mistake shows now and not in training."""
         generator = torch.Generator().manual_seed(0)
         states = torch.randint(
             self.num_values, (NUM_PROBES, self.num_sites), generator=generator
-        ).to(self.device)
-        values = self._log_density(states)
-        self.dtype, self.device = values.dtype, values.device
+        ).to(self.function_device)
+        values = self._call(states)
+        self.function_dtype = values.dtype
         if self.relaxed is not None:
-            one_hot = torch.nn.functional.one_hot(states, self.num_values).to(self.dtype)
+            one_hot = torch.nn.functional.one_hot(states, self.num_values)
             relaxed = self.relaxed_log_density(one_hot)
-            wrong = ~torch.isclose(relaxed, values, rtol=1e-4, atol=1e-4)
+            wrong = ~torch.isclose(relaxed, values.to(relaxed), rtol=1e-4, atol=1e-4)
             if bool(wrong.any()):
                 row = int(wrong.nonzero()[0])
                 raise ValueError(
@@ -79,13 +84,6 @@ class CallableTarget(Target):
                 "expected a finite number, or -inf where the state is forbidden"
             )
 
-    def _place(self, device: torch.device, dtype: torch.dtype) -> None:
-        if (device, dtype) != (self.device, self.dtype):
-            raise ValueError(
-                f"{self} computes on {self.device} in {self.dtype}, as its function does: "
-                f"build it anew with a function for {device} and {dtype}"
-            )
-
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)
         return f"from_callable({name}, num_sites={self.num_sites}, num_values={self.num_values})"
@@ -102,9 +100,11 @@ def from_callable(
 ) -> Target:
     """A target from a function of (n, d) int64 tokens that returns (n,) values of log p̄.
 
-    -inf forbids a state; NaN and +inf are refused, naming the state.  ``relaxed``, a differentiable
-    function of (n, d, v) weights that agrees with ``log_density`` on one-hot input, opens the
-    methods that use gradients.  ``lattice`` lays the sites out for correlations and pictures.
+    -inf forbids a state; NaN and +inf are refused, naming the state.  The function runs on
+    ``device`` in whatever precision it likes; its values are passed on in float64.  ``relaxed``, a
+    differentiable function of (n, d, v) weights in that precision that agrees with ``log_density``
+    on one-hot input, opens the methods that use gradients.  ``lattice`` lays the sites out for correlations
+    and pictures.
     """
     for name, value, least in (("num_sites", num_sites, 1), ("num_values", num_values, 2)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:

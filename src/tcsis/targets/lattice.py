@@ -34,7 +34,7 @@ class Lattice:
     @classmethod
     def of(cls, side: int | tuple[int, ...], boundary: str = "periodic") -> Lattice:
         """A square lattice for an integer ``side``, a box for a tuple of them."""
-        sides = (side, side) if isinstance(side, int) else tuple(side)
+        sides = tuple(side) if isinstance(side, tuple | list) else (side, side)
         if not all(isinstance(length, int) and not isinstance(length, bool) for length in sides):
             raise ValueError(f"side is {side!r}: expected an integer or a tuple of integers")
         return cls(sides, boundary)
