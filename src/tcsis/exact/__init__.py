@@ -1,0 +1,171 @@
+"""Exact answers wherever exact answers exist.
+
+| method          | targets                                    | gives                              |
+|-----------------|--------------------------------------------|------------------------------------|
+| enumeration     | any, V^d up to 2^22                        | everything                         |
+| transfer matrix | 2-D lattice pairwise, V^width up to 2^14   | all but scores of noised states    |
+| Kaufman         | periodic 2-D Ising without field, any size | log Z and mean energy              |
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from tcsis.draws import Draws
+from tcsis.exact import kaufman, transfer
+from tcsis.exact.enumeration import MAX_STATES, Enumeration
+from tcsis.exact.enumeration import applies as enumerable
+from tcsis.metrics import lattice_correlation
+from tcsis.noise import Time, UniformNoise
+from tcsis.targets.base import Target
+from tcsis.targets.physics import Ising
+
+__all__ = [
+    "Distribution",
+    "Enumeration",
+    "Exact",
+    "denoiser",
+    "draw",
+    "drawable",
+    "score",
+    "solvable",
+    "solve",
+]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A distribution on numbers: ``values`` (k,) and their ``probabilities`` (k,)."""
+
+    values: Tensor
+    probabilities: Tensor
+
+    def moment(self, k: int) -> float:
+        """E[value^k]."""
+        return float(self.probabilities @ self.values**k)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The exact answers for one target; what the ``method`` cannot give is None.
+
+    ``mean_energy`` is E[-log p̄]; ``site_marginals`` (d, v); ``correlation`` is G(r) for
+    r = 0..max_distance of the lattice (see ``tcsis.metrics``).
+    """
+
+    target: Target = field(repr=False)
+    method: str
+    log_z: float
+    mean_energy: float
+    site_marginals: Tensor | None = None
+    correlation: Tensor | None = None
+    enumeration: Enumeration | None = field(default=None, repr=False)
+
+    @cached_property
+    def magnetization(self) -> Distribution | None:
+        """The distribution of Σ_i s_i/d for V = 2; computed when first asked for."""
+        if self.target.num_values != 2 or self.method == "kaufman":
+            return None
+        if self.enumeration is not None:
+            probabilities = self.enumeration.magnetization
+        else:
+            probabilities = transfer.magnetization(self.target)
+        return Distribution(
+            torch.linspace(-1, 1, self.target.num_sites + 1, dtype=torch.float64), probabilities
+        )
+
+
+def drawable(target: Target) -> bool:
+    """Whether ``draw`` works for the target."""
+    return enumerable(target) or transfer.applies(target)
+
+
+def solvable(target: Target) -> bool:
+    """Whether ``solve`` works for the target."""
+    return drawable(target) or kaufman.applies(target)
+
+
+def solve(target: Target) -> Exact:
+    """Exact log Z, mean energy, site marginals, G(r) and magnetisation, as far as they are known.
+
+    Raises a ``ValueError`` for a target that is too large for every exact method.
+    """
+    if enumerable(target):
+        table = Enumeration(target)
+        marginals = table.site_marginals
+        g = None
+        if target.lattice is not None:
+            g = lattice_correlation(table.pair_same, marginals, target.lattice)
+        return Exact(
+            target, "enumeration", table.log_z, table.mean_energy, marginals, g, table
+        )
+    if transfer.applies(target):
+        result = transfer.solve(target)
+        return Exact(
+            target, "transfer matrix", result.log_z, result.mean_energy,
+            result.site_marginals, result.correlation,
+        )  # fmt: skip
+    if kaufman.applies(target):
+        assert isinstance(target, Ising) and target.lattice is not None
+        shape = target.lattice.shape
+        return Exact(
+            target, "kaufman",
+            kaufman.log_z(shape, target.beta), kaufman.mean_energy(shape, target.beta),
+        )  # fmt: skip
+    raise ValueError(f"{too_large(target)}; use tcsis.mcmc for estimates of log Z and energy")
+
+
+def draw(target: Target, n: int, seed: int = 0) -> Draws:
+    """Independent exact draws, x (n, d) uint8, each with log_weight = log Z."""
+    if n < 1:
+        raise ValueError(f"n is {n}: expected at least one draw")
+    generator = torch.Generator().manual_seed(seed)
+    start = time.perf_counter()
+    if enumerable(target):
+        table = Enumeration(target)
+        x, log_z = table.draw(n, generator), table.log_z
+    elif transfer.applies(target):
+        x, log_z = transfer.draw(target, n, generator), transfer.log_z(target)
+    else:
+        raise ValueError(f"{too_large(target)}; use tcsis.mcmc.sample for draws")
+    weight = torch.full((n,), log_z, dtype=torch.float64)
+    return Draws(x, weight, seconds=time.perf_counter() - start)
+
+
+def score(target: Target, noise: UniformNoise, x_t: Tensor, t: Time) -> Tensor:
+    """log p_t(x_t with site i set to v)/p_t(x_t) by enumeration, (..., d) -> (..., d, v).
+
+    To ask more than once, keep ``Enumeration(target)`` and call its ``log_score``.
+    """
+    return enumerate_states(target).log_score(noise, x_t, t)
+
+
+def denoiser(target: Target, noise: UniformNoise, x_t: Tensor, t: Time) -> Tensor:
+    """log P(x_0^i = v | x_t) by enumeration, (..., d) -> (..., d, v).
+
+    To ask more than once, keep ``Enumeration(target)`` and call its ``denoiser``.
+    """
+    return enumerate_states(target).denoiser(noise, x_t, t)
+
+
+def enumerate_states(target: Target) -> Enumeration:
+    if not enumerable(target):
+        raise ValueError(
+            f"{too_large(target)}; the noised distribution is known exactly by enumeration only, "
+            "estimate it with tcsis.identity"
+        )
+    return Enumeration(target)
+
+
+def too_large(target: Target) -> str:
+    return (
+        f"{target} with {target.num_values}^{target.num_sites} states is too large: exact answers "
+        f"need V^d <= {MAX_STATES} states, a 2-D lattice with V^width <= {transfer.MAX_ROW_STATES} "
+        "(width 14 for V = 2), or, for log Z and energy alone, a periodic Ising lattice of any "
+        "size without field"
+    )

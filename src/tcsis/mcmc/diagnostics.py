@@ -1,0 +1,128 @@
+"""Have the chains arrived, and how many independent draws are they worth?
+
+Split rank-normalised R-hat and bulk and tail effective sample sizes (Vehtari et al. 2021), from
+``arviz-stats``, of the energy and of the order parameter.  These formulas take a chain that never
+moves for a perfect one, so chains are first asked whether they move at all, and, where symmetry
+says that every mode must be visited equally, whether they ever left their mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from arviz_stats.base import array_stats
+from rich.table import Table
+from torch import Tensor
+
+from tcsis.draws import Draws
+from tcsis.metrics import energy
+from tcsis.targets.base import Target
+
+MAX_R_HAT = 1.01
+MIN_DRAWS = 4
+MIN_DRAWS_FOR_MODES = 20
+
+
+@dataclass(frozen=True)
+class Observable:
+    """R-hat near 1 says that the chains agree; the others count independent draws."""
+
+    name: str
+    r_hat: float
+    ess_bulk: float
+    ess_tail: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """``verdict`` is "mixed", "not mixed" or "stuck", and ``why`` a sentence.  ``ess`` is the
+    smallest effective sample size of all observables, zero for stuck chains."""
+
+    verdict: str
+    why: str
+    ess: float
+    ess_per_second: float
+    ess_per_density_call: float
+    observables: tuple[Observable, ...]
+
+    def table(self) -> Table:
+        """A table for the terminal."""
+        table = Table(title=f"{self.verdict}: {self.why}", title_justify="left")
+        table.add_column("observable")
+        for name in ("R-hat", "ESS bulk", "ESS tail"):
+            table.add_column(name, justify="right")
+        for row in self.observables:
+            table.add_row(
+                row.name, f"{row.r_hat:.4f}", f"{row.ess_bulk:.0f}", f"{row.ess_tail:.0f}"
+            )
+        return table
+
+
+def diagnose(draws: Draws, target: Target) -> Diagnosis:
+    """Judge chains ``draws.x`` (chain, draw, site)."""
+    x = draws.x
+    if x.ndim != 3 or x.shape[1] < MIN_DRAWS:
+        raise ValueError(
+            f"draws.x has shape {tuple(x.shape)}: expected (chain, draw, site) with at least "
+            f"{MIN_DRAWS} draws a chain"
+        )
+    series = {
+        "energy": energy(x.to(target.device), target).double().cpu().numpy(),
+        "order parameter": order_parameter(x, target.num_values),
+    }
+    stuck = why_stuck(x, target)
+    if stuck is not None:
+        nothing = tuple(Observable(name, float("nan"), 0.0, 0.0) for name in series)
+        return Diagnosis("stuck", stuck, 0.0, 0.0, 0.0, nothing)
+    observables = tuple(observe(name, values) for name, values in series.items())
+    ess = min(min(row.ess_bulk, row.ess_tail) for row in observables)
+    worst = max(observables, key=lambda row: row.r_hat)
+    mixed = worst.r_hat <= MAX_R_HAT
+    why = f"R-hat of {worst.name} is {worst.r_hat:.3f}, {ess:.0f} effective draws"
+    return Diagnosis(
+        "mixed" if mixed else "not mixed",
+        why,
+        ess,
+        ess / draws.seconds if draws.seconds else float("nan"),
+        ess / draws.num_density_calls if draws.num_density_calls else float("nan"),
+        observables,
+    )
+
+
+def observe(name: str, values: np.ndarray) -> Observable:
+    """The diagnostics of one series (chain, draw)."""
+    if np.ptp(values) == 0:  # the same number everywhere says nothing for or against mixing
+        return Observable(name, 1.0, float(values.size), float(values.size))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r_hat = float(array_stats.rhat(values, chain_axis=0, draw_axis=1))
+        bulk = float(array_stats.ess(values, chain_axis=0, draw_axis=1, method="bulk"))
+        tail = float(array_stats.ess(values, chain_axis=0, draw_axis=1, method="tail"))
+    return Observable(name, np.inf if np.isnan(r_hat) else r_hat, np.nan_to_num(bulk), np.nan_to_num(tail))
+
+
+def order_parameter(x: Tensor, num_values: int) -> np.ndarray:
+    """The magnetisation for V = 2, else the share of the sites with value 0; (chain, draw)."""
+    if num_values == 2:
+        return (x.double().mean(-1) * 2 - 1).numpy()
+    return (x == 0).double().mean(-1).numpy()
+
+
+def why_stuck(x: Tensor, target: Target) -> str | None:
+    """A sentence if some chains do not move, or never leave a mode they must leave."""
+    moves = (x[:, 1:] != x[:, :-1]).any(-1)  # (chain, draw - 1)
+    frozen = int((~moves.any(-1)).sum())
+    if frozen:
+        return f"{frozen} of {len(x)} chains never moved"
+    if target.symmetries.value_permutation and x.shape[1] >= MIN_DRAWS_FOR_MODES:
+        counts = np.stack([(x == v).sum(-1).numpy() for v in range(target.num_values)], axis=-1)
+        leader = np.where(  # the leading value, -1 where two tie
+            (counts == counts.max(-1, keepdims=True)).sum(-1) > 1, -1, counts.argmax(-1)
+        )
+        single = int((leader == leader[:, :1]).all(-1).sum())
+        if single:
+            return (
+                f"{single} of {len(x)} chains stayed in one mode, "
+                "though the symmetry of the target makes all modes equally likely"
+            )
+    return None

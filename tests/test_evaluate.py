@@ -1,0 +1,88 @@
+"""Perfect draws stand at their floors; wrong ones stand out, in the row that shows why."""
+
+import pytest
+import torch
+
+import tcsis
+from tcsis.targets import Ising, Pairwise, Potts, SpinGlass, Target
+
+RING = Pairwise.from_spins(
+    torch.eye(12).roll(1, 0) * 1.0 + torch.eye(12).roll(-1, 0) * 1.0, 0.2, beta=0.7
+)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "target",
+    [Ising(4, 0.4407), Ising(10, 0.28), Potts(3, 3, 0.9), SpinGlass(6, 1.0), RING],
+    ids=repr,
+)
+def test_perfect_draws_stand_at_the_floor(target: Target) -> None:
+    """Every error under 4 floors (a half-normal's mean is 0.8 σ, so 3.2 σ; fewer than 7 rows of
+    which the vectors fluctuate less): at most one false alarm in 100 for each target."""
+    evaluation = tcsis.evaluate(tcsis.exact.draw(target, 4_000, seed=11), target)
+    for row in evaluation.rows:
+        assert row.error is not None
+        assert row.floor is not None
+        assert row.error < 4 * row.floor, row.name
+
+
+def test_a_missing_mode_shows() -> None:
+    target = Ising(4, 0.6)
+    x = tcsis.exact.draw(target, 4_000, seed=1).x
+    one_mode = torch.where(x.double().mean(-1, keepdim=True) < 0.5, 1 - x, x)
+    evaluation = tcsis.evaluate(one_mode, target)
+    assert evaluation["energy"].error < 4 * evaluation["energy"].floor
+    for name in ("modes", "magnetization", "correlation", "site marginals"):
+        assert evaluation[name].error > 10 * evaluation[name].floor, name
+
+
+def test_a_wrong_temperature_shows() -> None:
+    evaluation = tcsis.evaluate(tcsis.exact.draw(Ising(10, 0.4), 2_000), Ising(10, 0.4407))
+    for name in ("energy", "correlation", "magnetization", "energy histogram"):
+        assert evaluation[name].error > 5 * evaluation[name].floor, name
+
+
+@pytest.mark.statistical
+def test_weights_repair_a_wrong_temperature() -> None:
+    """Draws at β = 0.42 reweighted to 0.4407 have ESS 0.9 and stand near the floor again."""
+    target, proposal = Ising(4, 0.4407), Ising(4, 0.42)
+    x = tcsis.exact.draw(proposal, 20_000, seed=2).x
+    log_weight = target.log_density(x).double() - proposal.log_density(x).double()
+    draws = tcsis.Draws(x, log_weight)
+    plain = tcsis.evaluate(draws, target)["energy"]
+    weighted = tcsis.evaluate(draws, target, weighted=True)["energy"]
+    assert plain.error > 8 * plain.floor
+    assert weighted.error < 4 * weighted.floor
+
+
+def test_without_exact_answers() -> None:
+    """A glass of side 16 has no exact answer: the estimates stand alone, and say so."""
+    x = torch.randint(2, (50, 256), generator=torch.Generator().manual_seed(0))
+    evaluation = tcsis.evaluate(x, SpinGlass(16, 1.0))
+    assert evaluation.method is None
+    assert all(row.error is None for row in evaluation.rows if row.name != "modes")
+    assert "no exact answer at this size" in str(evaluation)
+    large = tcsis.evaluate(x, Ising(16, 0.3))
+    assert large.method == "kaufman"
+    assert large["energy"].error is not None
+    assert large["correlation"].error is None
+
+
+def test_the_table_reads_well() -> None:
+    text = str(tcsis.evaluate(tcsis.exact.draw(Ising(4, 0.4407), 1_000), Ising(4, 0.4407)))
+    assert "1,000 draws, exact by enumeration" in text
+    for name in ("energy", "correlation", "magnetization", "modes", "states", "iid floor"):
+        assert name in text
+
+
+def test_bad_input() -> None:
+    target = Ising(4, 0.4)
+    with pytest.raises(ValueError, match="carry no log_weight"):
+        tcsis.evaluate(torch.zeros(2, 16, dtype=torch.long), target, weighted=True)
+    with pytest.raises(ValueError, match="draws is empty"):
+        tcsis.evaluate(torch.zeros(0, 16, dtype=torch.long), target)
+    with pytest.raises(ValueError, match=r"x has shape \(2, 9\)"):
+        tcsis.evaluate(torch.zeros(2, 9, dtype=torch.long), target)
+    with pytest.raises(KeyError, match="is not among energy, site marginals"):
+        tcsis.evaluate(torch.zeros(2, 16, dtype=torch.long), target)["entropy"]

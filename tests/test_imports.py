@@ -1,0 +1,49 @@
+"""Imports point one way: a module may use only what stands on an earlier line."""
+
+import ast
+from pathlib import Path
+
+import tcsis
+
+LAYERS = [
+    ("tcsis.targets",),
+    ("tcsis.noise", "tcsis.draws", "tcsis.progress"),
+    ("tcsis.metrics",),
+    ("tcsis.exact", "tcsis.mcmc", "tcsis.identity"),
+    ("tcsis.evaluate",),
+]
+ROOT = Path(tcsis.__file__).parent
+
+
+def layer(module: str) -> int | None:
+    """The line a module stands on; None for the package itself and other people's modules."""
+    for number, names in enumerate(LAYERS):
+        if any(module == name or module.startswith(name + ".") for name in names):
+            return number
+    return None
+
+
+def imported(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            # `from tcsis import exact` names modules, `from tcsis.exact import solve` does not
+            names += [f"tcsis.{alias.name}" for alias in node.names if node.module == "tcsis"]
+            names.append(node.module or "")
+    return names
+
+
+def test_imports_point_one_way() -> None:
+    for path in ROOT.rglob("*.py"):
+        module = ".".join(["tcsis", *path.relative_to(ROOT).with_suffix("").parts])
+        module = module.removesuffix(".__init__")
+        if module == "tcsis":
+            continue
+        here = layer(module)
+        assert here is not None, f"{module} stands on no line: give it a place in LAYERS"
+        for name in imported(path):
+            there = layer(name)
+            assert there is None or there <= here, f"{module} imports {name}, which comes later"
