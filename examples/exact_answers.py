@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import matplotlib
@@ -21,10 +22,12 @@ SETTINGS = [(4, 0.28), (4, 0.4407), (4, 0.6), (10, 0.28), (10, 0.4407)]
 COLOURS = {0.28: "#c1440e", 0.4407: "#3b7d4f", 0.6: "#2a5d9f"}
 NUM_DRAWS = 10_000
 
+Answer = tuple[tuple[int, float], tcsis.exact.Exact]
+
 
 def print_table(answers: list[tcsis.exact.Exact], floors: list[float]) -> None:
     table = Table(title="Periodic Ising lattice, spins ±1, each bond once", title_justify="left")
-    for name in ("side", "β", "log Z", "mean energy", "G(1)", "G(side/2)", "E[m²]", "G floor"):
+    for name in ("side", "β", "log Z", "mean energy", "G(1)", "G(side/2)", "⟨m²⟩", "G floor"):
         table.add_column(name, justify="right")
     table.add_column("method")
     for (side, beta), answer, floor in zip(SETTINGS, answers, floors, strict=True):
@@ -36,7 +39,7 @@ def print_table(answers: list[tcsis.exact.Exact], floors: list[float]) -> None:
     Console(width=110).print(table)
 
 
-def draw_correlations(axes: Axes, side: int, answers: list[tcsis.exact.Exact]) -> None:
+def draw_correlations(axes: Axes, side: int, answers: list[Answer]) -> None:
     for (_, beta), answer in answers:
         g = answer.correlation
         axes.plot(range(len(g)), g, "o-", color=COLOURS[beta], label=f"β = {beta}")
@@ -45,7 +48,7 @@ def draw_correlations(axes: Axes, side: int, answers: list[tcsis.exact.Exact]) -
     axes.legend(frameon=False)
 
 
-def draw_magnetizations(axes: Axes, side: int, answers: list[tcsis.exact.Exact]) -> None:
+def draw_magnetizations(axes: Axes, side: int, answers: list[Answer]) -> None:
     for (_, beta), answer in answers:
         m = answer.magnetization
         axes.plot(
@@ -56,7 +59,7 @@ def draw_magnetizations(axes: Axes, side: int, answers: list[tcsis.exact.Exact])
     axes.set(yscale="log", ylim=(2e-3, 20), xlim=(-1.03, 1.03))
 
 
-def draw_lattices(figure: plt.Figure, cells: list[Axes]) -> None:
+def draw_lattices(cells: Iterable[Axes]) -> None:
     for axes, (side, beta) in zip(cells, SETTINGS, strict=True):
         x = tcsis.exact.draw(tcsis.targets.Ising(side, beta), 1, seed=4).x
         axes.imshow(x.reshape(side, side), cmap="Greys", vmin=-0.2, vmax=1.2)
@@ -74,14 +77,14 @@ def main(folder: Path) -> None:
     print_table(answers, floors)
     print(f"G floor: expected mean |error| of G(r) for {NUM_DRAWS:,} independent exact draws.")
     pairs = list(zip(SETTINGS, answers, strict=True))
-    figure = plt.figure(figsize=(10.5, 8.6), layout="constrained")
-    grid = figure.add_gridspec(3, 20, height_ratios=[1, 1, 0.62])
+    figure = plt.figure(figsize=(10.5, 9), layout="constrained")
+    curves, pictures = figure.subfigures(2, 1, height_ratios=[3, 1])
+    axes = curves.subplots(2, 2)
     for column, side in enumerate((4, 10)):
         chosen = [pair for pair in pairs if pair[0][0] == side]
-        span = slice(10 * column, 10 * column + 10)
-        draw_correlations(figure.add_subplot(grid[0, span]), side, chosen)
-        draw_magnetizations(figure.add_subplot(grid[1, span]), side, chosen)
-    draw_lattices(figure, [figure.add_subplot(grid[2, 4 * i : 4 * i + 4]) for i in range(5)])
+        draw_correlations(axes[0, column], side, chosen)
+        draw_magnetizations(axes[1, column], side, chosen)
+    draw_lattices(pictures.subplots(1, len(SETTINGS)))
     figure.suptitle("Ising model: exact correlation, magnetisation and one exact draw each")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "exact_answers.png"
