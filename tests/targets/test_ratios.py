@@ -17,6 +17,7 @@ from tcsis.targets import (
     SherringtonKirkpatrick,
     SpinGlass,
     Target,
+    Tilted,
     from_callable,
 )
 
@@ -50,6 +51,10 @@ def random_rbm(seed: int, num_sites: int, num_hidden: int) -> RBM:
     return RBM(*(2 * torch.randn(shape, generator=generator) for shape in shapes), **DOUBLE)
 
 
+def random_fields(seed: int) -> Tensor:
+    return torch.randn(4, 3, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
+
+
 SIZES = st.integers(2, 7)
 VALUES = st.integers(2, 5)
 TARGETS = st.one_of(
@@ -67,6 +72,7 @@ TARGETS = st.one_of(
     st.builds(random_rbm, SEEDS, SIZES, st.integers(1, 6)),
     st.builds(black_box, SEEDS, st.integers(1, 5), st.integers(2, 4)),
     st.builds(lambda seed, scale: Scaled(random_pairwise(seed, 4, 3), scale), SEEDS, BETAS),
+    st.builds(lambda seed: Tilted(random_pairwise(seed, 4, 3), random_fields(seed)), SEEDS),
 )  # fmt: skip
 
 
@@ -131,6 +137,28 @@ def test_rbm_ratios_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) 
     whole = target.log_ratios(x)
     monkeypatch.setattr("tcsis.targets.rbm.MAX_CHUNK_TOKENS", 1)
     torch.testing.assert_close(target.log_ratios(x), whole, rtol=0, atol=1e-12)
+
+
+def test_a_field_for_every_state() -> None:
+    """Tilted fields (b, 1, d, v) against x (b, k, d), forbidden values included."""
+    target, v = random_pairwise(0, 4, 3), 3
+    fields = torch.randn(5, 1, 4, v, generator=torch.Generator().manual_seed(1)).double()
+    fields[2, 0, 1, 2] = -torch.inf
+    tilted = Tilted(target, fields)
+    x = torch.randint(2, (5, 6, 4), generator=torch.Generator().manual_seed(2))
+    chosen = fields.expand(5, 6, 4, v).gather(-1, x[..., None]).sum((-2, -1))
+    torch.testing.assert_close(tilted.log_density(x), target.log_density(x) + chosen)
+    ratios = tilted.log_ratios(x)
+    assert ratios[2, :, 1, 2].isneginf().all()
+    assert not ratios.isnan().any()
+    by_site = torch.stack(
+        [tilted.log_ratios_at(x, torch.full((5, 6), site)) for site in range(4)], dim=-2
+    )
+    torch.testing.assert_close(by_site, ratios)
+    torch.testing.assert_close(tilted.taylor_log_ratios(x), ratios)
+    for row in range(5):
+        alone = Tilted(target, fields[row, 0])
+        torch.testing.assert_close(alone.log_ratios(x[row]), ratios[row])
 
 
 def test_forbidden_states() -> None:

@@ -1,11 +1,12 @@
 """What we sample from: unnormalised log densities on discrete states."""
 
-from tcsis.targets.base import Cost, Scaled, Symmetries, Target, counting
+from tcsis.targets.base import Cost, Symmetries, Target, counting
 from tcsis.targets.callable import from_callable
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.pairwise import Pairwise
 from tcsis.targets.physics import Ising, Potts, SherringtonKirkpatrick, SpinGlass
 from tcsis.targets.rbm import RBM
+from tcsis.targets.transformed import Scaled, Tilted
 
 __all__ = [
     "RBM",
@@ -19,6 +20,7 @@ __all__ = [
     "SpinGlass",
     "Symmetries",
     "Target",
+    "Tilted",
     "counting",
     "from_callable",
 ]

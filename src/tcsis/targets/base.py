@@ -122,6 +122,8 @@ class Target(ABC):
 
     def scaled(self, scale: float | Tensor) -> Target:
         """The target with log density scale·log p̄; ``scale`` may hold one value per state."""
+        from tcsis.targets.transformed import Scaled  # itself a Target, so it cannot come first
+
         return Scaled(self, scale)
 
     def to(
@@ -218,66 +220,6 @@ def counting(target: Target) -> Iterator[Cost]:
     finally:
         target._cost = outer
         target.count(inner.densities)
-
-
-class Scaled(Target):
-    """scale·log p̄(x): a tempered target, or a batch of them with one ``scale`` per state.
-
-    A state that p̄ forbids stays forbidden at every scale, zero included.
-    """
-
-    def __init__(self, target: Target, scale: float | Tensor):
-        self.target = target
-        self.scale = torch.as_tensor(scale, dtype=target.dtype, device=target.device)
-        if not bool(torch.isfinite(self.scale).all()):
-            raise ValueError(f"scale is {scale}: expected finite numbers")
-        self.num_sites, self.num_values = target.num_sites, target.num_values
-        self.lattice, self.symmetries = target.lattice, target.symmetries
-        self.differentiable = target.differentiable
-        self.device, self.dtype = target.device, target.dtype
-
-    def _log_density(self, x: Tensor) -> Tensor:
-        return self._times(self.target._log_density(x), self.scale)
-
-    def _log_ratios(self, x: Tensor) -> Tensor:
-        return self._times(self.target._log_ratios(x), self.scale[..., None, None])
-
-    def _log_ratios_at(self, x: Tensor, sites: Tensor) -> Tensor:
-        return self._times(self.target._log_ratios_at(x, sites), self.scale[..., None])
-
-    def _taylor_log_ratios(self, x: Tensor) -> Tensor:
-        return self.target._taylor_log_ratios(x) * self.scale[..., None, None]
-
-    def relaxed_log_density(self, z: Tensor) -> Tensor:
-        return self.target.relaxed_log_density(z) * self.scale
-
-    @staticmethod
-    def _times(log_density: Tensor, scale: Tensor) -> Tensor:
-        return torch.where(log_density.isinf(), log_density, log_density * scale)
-
-    @property
-    def ratios_cost(self) -> float:
-        return self.target.ratios_cost
-
-    @property
-    def site_cost(self) -> float:
-        return self.target.site_cost
-
-    @property
-    def colouring(self) -> Tensor | None:
-        return self.target.colouring
-
-    def count(self, densities: float) -> None:
-        self.target.count(densities)
-        super().count(densities)
-
-    def _place(self, device: torch.device, dtype: torch.dtype) -> None:
-        super()._place(device, dtype)
-        self.target = self.target.to(device, dtype)
-        self.scale = self.scale.to(device, dtype)
-
-    def __repr__(self) -> str:
-        return f"Scaled({self.target}, {self.scale.tolist()})"
 
 
 def subtract_log_densities(there: Tensor, here: Tensor) -> Tensor:
