@@ -10,7 +10,7 @@ demo: .venv/.base
 	$(BIN)/python examples/exact_answers.py runs/demo
 
 test: .venv/.test
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 lint: .venv/.lint
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Exact answers for the five Ising settings of the paper: a table and one picture.
 
-    python examples/exact_answers.py [FOLDER]
+python examples/exact_answers.py [FOLDER]
 """
 
 import sys

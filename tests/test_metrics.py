@@ -84,7 +84,7 @@ def test_correlation_floor(beta: float, floor: float) -> None:
 @pytest.mark.statistical
 def test_total_variation_floor() -> None:
     """Exact for any p, rare states included: 40 sets of 1,000 draws over 65,536 states.  The
-    total variation hardly fluctuates (relative spread 1 % a set), so 1 % is over five deviations."""
+    total variation hardly fluctuates (relative spread 1 % a set), so 1 % is five deviations."""
     table = Enumeration(CRITICAL)
     generator = torch.Generator().manual_seed(0)
     seen = [

@@ -76,7 +76,9 @@ def evaluate(draws: Draws | Tensor, target: Target, *, weighted: bool = False) -
     """
     draws = (draws if isinstance(draws, Draws) else Draws(draws.reshape(-1, draws.shape[-1]))).flat
     if weighted and draws.weights is None:
-        raise ValueError("weighted is set but the draws carry no log_weight: expected weighted=False")
+        raise ValueError(
+            "weighted is set but the draws carry no log_weight: expected weighted=False"
+        )
     if not len(draws):
         raise ValueError("draws is empty: expected at least one state")
     x = target.check(draws.x.to(target.device)).cpu()
@@ -129,7 +131,9 @@ class Comparison:
         estimate = metrics.correlation(self.x, v, lattice, self.weights)[1:]
         truth = self.truth.correlation if self.truth is not None else None
         deviation = metrics.correlation_terms(self.reference, lattice, v).std(0)[1:]
-        return self.of_means("correlation", estimate, None if truth is None else truth[1:], deviation)
+        return self.of_means(
+            "correlation", estimate, None if truth is None else truth[1:], deviation
+        )
 
     def pairs(self) -> Row:
         assert isinstance(self.target, Pairwise)
@@ -187,9 +191,7 @@ class Comparison:
     def energies(self, x: Tensor) -> Tensor:
         return metrics.energy(x.to(self.target.device), self.target).cpu()
 
-    def of_means(
-        self, name: str, estimate: Tensor, truth: Tensor | None, deviation: Tensor
-    ) -> Row:
+    def of_means(self, name: str, estimate: Tensor, truth: Tensor | None, deviation: Tensor) -> Row:
         floor = metrics.mean_floor(deviation, len(self.x))
         error = None if truth is None else float((estimate - truth).abs().mean())
         return Row(name, estimate, truth, error, floor)
@@ -201,7 +203,7 @@ class Comparison:
         return Row(name, estimate, truth, metrics.total_variation(estimate, truth), floor)
 
     def against_reference(self, name: str, estimate: Tensor, reference: Tensor) -> Row:
-        """A histogram whose truth is itself a histogram of exact draws, with an error of its own."""
+        """A histogram whose truth is a histogram of exact draws, with an error of its own."""
         if not exact.drawable(self.target):
             return Row(name, estimate)
         both = 1 / (1 / len(self.x) + 1 / len(self.reference))

@@ -66,9 +66,7 @@ def correlation(
     x = x.cpu().to(torch.uint8)
     weights = None if weights is None else weights.cpu()
     marginals = site_marginals(x, num_values, weights)
-    return lattice_correlation(
-        lambda i, j: mean(x[:, i] == x[:, j], weights), marginals, lattice
-    )
+    return lattice_correlation(lambda i, j: mean(x[:, i] == x[:, j], weights), marginals, lattice)
 
 
 def pair_correlations(

@@ -88,6 +88,9 @@ def test_energy_passes_smoothly_through_the_critical_point(shape):
     """γ_0 changes sign there: values either side lie on one line, which has no kink."""
     left, at, right = (kaufman.mean_energy(shape, CRITICAL + shift) for shift in (-1e-7, 0.0, 1e-7))
     assert at == pytest.approx((left + right) / 2, rel=1e-10)
+    for ulps in range(-3, 4):
+        near = kaufman.mean_energy(shape, CRITICAL + ulps * math.ulp(CRITICAL))
+        assert near == pytest.approx(at, rel=1e-12)
 
 
 @pytest.mark.parametrize("beta", [0.05, 0.3, CRITICAL, 0.5, 1.5])

@@ -83,9 +83,7 @@ def test_denoiser_is_the_posterior(target: Target, shared: bool) -> None:
     time = t.expand(len(x_t), *t.shape[1:])
     denoiser = exact.denoiser(target, noise, x_t, time).exp()
     for row, x in enumerate(x_t):
-        log_k = noise.log_prob(
-            x.expand_as(states), states, t.expand(len(states), *t.shape[1:])
-        )
+        log_k = noise.log_prob(x.expand_as(states), states, t.expand(len(states), *t.shape[1:]))
         posterior = (table.log_p + log_k).softmax(0)
         for value in range(target.num_values):
             expected = posterior @ (states == value).double()

@@ -40,7 +40,9 @@ def normal(*shape: int, seed: int) -> Tensor:
 TABLE = normal(27, seed=5)
 TARGETS = {
     "ising": Ising(2, 0.3, 0.4, **DOUBLE),
-    "pairwise-3": Pairwise([[0, 1], [1, 2]], normal(2, 3, 3, seed=0), normal(3, 3, seed=1), **DOUBLE),
+    "pairwise-3": Pairwise(
+        [[0, 1], [1, 2]], normal(2, 3, 3, seed=0), normal(3, 3, seed=1), **DOUBLE
+    ),
     "potts-3": Potts((2, 2), 3, 0.5, **DOUBLE),
     "rbm": RBM(normal(3, 2, seed=2), normal(3, seed=3), normal(2, seed=4), **DOUBLE),
     "black-box-3": from_callable(
@@ -69,7 +71,9 @@ def local_matrix(target: Target, kernel: Metropolis | RandomScanGibbs) -> Tensor
     for site, value in itertools.product(range(target.num_sites), range(target.num_values)):
         y = x.clone()
         y[:, site] = value
-        matrix[torch.arange(len(x)), state_index(y, target.num_values)] += probability[:, site, value]
+        matrix[torch.arange(len(x)), state_index(y, target.num_values)] += probability[
+            :, site, value
+        ]
     return with_staying(matrix)
 
 

@@ -97,7 +97,9 @@ def test_ratios_equal_brute_force(target: Target, seed: int) -> None:
     assert (ratios.gather(-1, x[..., None]) == 0).all()
     sites = torch.randint(target.num_sites, (2, 1), generator=generator)
     at_sites = expected.gather(2, sites[..., None, None].expand(2, 1, 1, target.num_values))
-    torch.testing.assert_close(target.log_ratios_at(x, sites), at_sites[:, :, 0], rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        target.log_ratios_at(x, sites), at_sites[:, :, 0], rtol=0, atol=1e-10
+    )
 
 
 @settings(max_examples=30, deadline=None)

@@ -232,7 +232,7 @@ NAN, SYMMETRIC = math.nan, torch.ones(3, 3) - torch.eye(3)
         (lambda: Pairwise([[0.0, 1]], torch.ones(1, 2, 2), torch.ones(3, 2)), "edges has dtype"),
         (lambda: Pairwise([[0, 1]], torch.ones(1, 1, 1), torch.ones(3, 1)), "fields has shape"),
         (lambda: RBM(torch.ones(3), torch.ones(3), torch.ones(2)), "weights has shape (3,)"),
-        (lambda: RBM(torch.ones(3, 2), torch.ones(2), torch.ones(2)), "visible_bias has shape (2,)"),
+        (lambda: RBM(torch.ones(3, 2), torch.ones(2), torch.ones(2)), "visible_bias has shape"),
         (lambda: RBM(torch.ones(3, 2), torch.ones(3), torch.ones(3)), "hidden_bias has shape (3,)"),
         (lambda: RBM(torch.ones(3, 2) * NAN, torch.ones(3), torch.ones(2)), "weights has nan"),
         (lambda: from_callable(lambda x: x, 3, -2), "num_values is -2"),

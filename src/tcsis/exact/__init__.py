@@ -1,10 +1,10 @@
 """Exact answers wherever exact answers exist.
 
-| method          | targets                                    | gives                              |
-|-----------------|--------------------------------------------|------------------------------------|
-| enumeration     | any, V^d up to 2^22                        | everything                         |
-| transfer matrix | 2-D lattice pairwise, V^width up to 2^14   | all but scores of noised states    |
-| Kaufman         | periodic 2-D Ising without field, any size | log Z and mean energy              |
+| method          | targets                                    | gives                            |
+|-----------------|--------------------------------------------|----------------------------------|
+| enumeration     | any, V^d up to 2^22                        | everything                       |
+| transfer matrix | 2-D lattice pairwise, V^width up to 2^14   | all but scores of noised states  |
+| Kaufman         | periodic 2-D Ising without field, any size | log Z and mean energy            |
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ def solve(target: Target) -> Exact:
         g = None
         if target.lattice is not None:
             g = lattice_correlation(table.pair_same, marginals, target.lattice)
-        return Exact(
-            target, "enumeration", table.log_z, table.mean_energy, marginals, g, table
-        )
+        return Exact(target, "enumeration", table.log_z, table.mean_energy, marginals, g, table)
     if transfer.applies(target):
         result = transfer.solve(target)
         return Exact(

@@ -47,6 +47,9 @@ __all__ = [
 BLOCK = 2**18
 """Entries of a message handled at a time: 2 MB, which the cache holds."""
 
+STORED = 2**24
+"""Entries of the tails of all rows kept at a time: 128 MB."""
+
 POLYNOMIAL_BLOCK = 2**21
 """The same for messages of polynomials, most of which are still short."""
 
@@ -143,14 +146,14 @@ def draw(target: Target, n: int, generator: torch.Generator) -> Tensor:
     which = which[states[:, 0]]
     if rows.periodic:  # an orbit shares its weight, not its draws
         start, which = states[:, 0].unique(return_inverse=True)
-    per_block = max(1, BLOCK // num_states)
+    per_block = max(1, min(BLOCK, STORED // h) // num_states)
     for block in torch.arange(len(start)).split(per_block):
         tail = {
             row: message.T.contiguous()
             for row, message, _ in tails(rows, below(rows, start[block]))
         }
         members = ((which >= block[0]) & (which <= block[-1])).nonzero().flatten()
-        for chunk in members.split(per_block):
+        for chunk in members.split(max(1, BLOCK // num_states)):
             for row in range(1, h):
                 odds = rows.down_from(states[chunk, row - 1], row - 1)
                 odds *= tail[row][which[chunk] - block[0]]

@@ -104,7 +104,7 @@ class LocallyBalanced:
         return torch.stack(chosen, dim=-1)
 
     def log_sequence(self, state: State, moves: Tensor, active: Tensor) -> Tensor:
-        """log probability at ``state`` of choosing the active ``moves`` in turn, (..., k) -> (...)."""
+        """log probability at ``state`` of the active ``moves`` in turn, (..., k) -> (...)."""
         weights = log_moves(state, self.balance)
         total = weights.new_zeros(moves.shape[:-1])
         for move, used in zip(moves.unbind(-1), active.unbind(-1), strict=True):

@@ -94,11 +94,15 @@ def observe(name: str, values: np.ndarray) -> Observable:
     """The diagnostics of one series (chain, draw)."""
     if np.ptp(values) == 0:  # the same number everywhere says nothing for or against mixing
         return Observable(name, 1.0, float(values.size), float(values.size))
+    axes = {"chain_axis": 0, "draw_axis": 1}
     with np.errstate(invalid="ignore", divide="ignore"):
-        r_hat = float(array_stats.rhat(values, chain_axis=0, draw_axis=1))
-        bulk = float(array_stats.ess(values, chain_axis=0, draw_axis=1, method="bulk"))
-        tail = float(array_stats.ess(values, chain_axis=0, draw_axis=1, method="tail"))
-    return Observable(name, np.inf if np.isnan(r_hat) else r_hat, np.nan_to_num(bulk), np.nan_to_num(tail))
+        r_hat = float(array_stats.rhat(values, **axes))
+        bulk = float(array_stats.ess(values, method="bulk", **axes))
+        tail = float(array_stats.ess(values, method="tail", prob=(0.05, 0.95), **axes))
+    if np.isnan(r_hat):  # chains that each stand still, at different places
+        return Observable(name, np.inf, 0.0, 0.0)
+    # on few levels a quantile may hold every draw; then there is no tail to judge
+    return Observable(name, r_hat, bulk, bulk if np.isnan(tail) else tail)
 
 
 def order_parameter(x: Tensor, num_values: int) -> np.ndarray:

@@ -103,8 +103,8 @@ def from_callable(
     -inf forbids a state; NaN and +inf are refused, naming the state.  The function runs on
     ``device`` in whatever precision it likes; its values are passed on in float64.  ``relaxed``, a
     differentiable function of (n, d, v) weights in that precision that agrees with ``log_density``
-    on one-hot input, opens the methods that use gradients.  ``lattice`` lays the sites out for correlations
-    and pictures.
+    on one-hot input, opens the methods that use gradients.  ``lattice`` lays the sites out for
+    correlations and pictures.
     """
     for name, value, least in (("num_sites", num_sites, 1), ("num_values", num_values, 2)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:

@@ -78,9 +78,7 @@ class Pairwise(Target):
         edges = matrix.triu(1).nonzero()
         strength = beta * matrix[edges[:, 0], edges[:, 1]]
         tables = strength[:, None, None] * torch.outer(SPINS, SPINS)
-        return Pairwise(
-            edges, tables, beta * field.expand(len(matrix))[:, None] * SPINS, **options
-        )
+        return Pairwise(edges, tables, beta * field.expand(len(matrix))[:, None] * SPINS, **options)
 
     @staticmethod
     def from_dense(couplings: Any, fields: Any = None, **options: Any) -> Pairwise:

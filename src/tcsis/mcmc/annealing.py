@@ -1,0 +1,101 @@
+"""From uniform noise to the target along p̄^λ, λ from 0 to 1, with log Z on the way.
+
+Annealed importance sampling carries one chain per draw and weighs it,
+
+    log w = d·log V + Σ_k (λ_k - λ_{k-1})·log p̄(x_k),        E[w] = Z exactly,
+
+x_k being the state just before λ is raised to λ_k.  Population annealing weighs a whole population
+at each rung and resamples it, so the weights never degenerate; log Z is the sum of the logs of the
+mean weights of the rungs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tcsis.draws import Draws, systematic_resample
+from tcsis.mcmc.chains import Chains
+from tcsis.targets.base import Target, counting
+
+Start = Callable[[Tensor], Chains]
+
+
+@dataclass(frozen=True)
+class Population:
+    """Equally weighted ``draws`` and what the way to them says of log Z.
+
+    ``num_families`` of the first population have descendants in the last; ``log_z_error`` is
+    √(Σ_f n_f²)/n over their sizes n_f, an estimate of the standard error of log Z that is good
+    while many families are alive and honest about it when few are.
+    """
+
+    draws: Draws
+    log_z: float
+    log_z_error: float
+    num_families: int
+
+
+def annealed_importance_sampling(
+    target: Target, ladder: Tensor, steps_per_rung: int, x: Tensor, start: Start
+) -> Draws:
+    """Weighted draws from uniform states x (n, d), one per chain, with E[exp(log_weight)] = Z."""
+    begin = time.perf_counter()
+    with counting(target) as cost:
+        chains = start(x)
+        log_weight = torch.full((len(x),), log_volume(target), dtype=torch.float64)
+        for before, after in zip(ladder[:-1].tolist(), ladder[1:].tolist(), strict=True):
+            log_density = target.log_density(chains.x).double().cpu()
+            log_weight += (after - before) * log_density
+            chains.place(chains.x, torch.full((len(x),), after, device=x.device))
+            chains.advance(steps_per_rung)
+    return Draws(
+        chains.x.to(torch.uint8), log_weight,
+        seconds=time.perf_counter() - begin, num_density_calls=cost.densities,
+    )  # fmt: skip
+
+
+def population_annealing(
+    target: Target,
+    ladder: Tensor,
+    steps_per_rung: int,
+    x: Tensor,
+    start: Start,
+    generator: torch.Generator,
+) -> Population:
+    """A population from uniform states x (n, d), resampled and moved at every rung."""
+    begin = time.perf_counter()
+    n, log_z = len(x), log_volume(target)
+    family = torch.arange(n)
+    with counting(target) as cost:
+        chains = start(x)
+        for before, after in zip(ladder[:-1].tolist(), ladder[1:].tolist(), strict=True):
+            log_weight = (after - before) * target.log_density(chains.x).double().cpu()
+            log_mean = float(log_weight.logsumexp(0)) - math.log(n)
+            if log_mean == -math.inf:
+                raise ValueError(
+                    f"{target} forbids all {n} states of the population: "
+                    "expected some uniform states to be allowed; use more replicas"
+                )
+            log_z += log_mean
+            survivors = systematic_resample(log_weight, generator)
+            family = family[survivors]
+            moved = chains.x[survivors.to(chains.x.device)]
+            chains.place(moved, torch.full((n,), after, device=x.device))
+            chains.advance(steps_per_rung)
+    sizes = torch.bincount(family, minlength=n).double()
+    draws = Draws(
+        chains.x.to(torch.uint8),
+        seconds=time.perf_counter() - begin, num_density_calls=cost.densities,
+    )  # fmt: skip
+    return Population(draws, log_z, float(sizes.square().sum().sqrt()) / n, int((sizes > 0).sum()))
+
+
+def log_volume(target: Target) -> float:
+    """log of the number of states, which is log Z at λ = 0."""
+    return target.num_sites * math.log(target.num_values)

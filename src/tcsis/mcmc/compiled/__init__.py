@@ -1,0 +1,18 @@
+"""Pairwise targets on the CPU, compiled: many chains at once, each with its own random stream."""
+
+from tcsis.mcmc.compiled.arrays import PairwiseArrays
+from tcsis.mcmc.compiled.kernels import COMPILED, CompiledKernel
+from tcsis.mcmc.compiled.moves import energies, step, swendsen_wang, sweep, wolff
+from tcsis.mcmc.compiled.random import make_streams
+
+__all__ = [
+    "COMPILED",
+    "CompiledKernel",
+    "PairwiseArrays",
+    "energies",
+    "make_streams",
+    "step",
+    "swendsen_wang",
+    "sweep",
+    "wolff",
+]

@@ -1,0 +1,176 @@
+"""Single-site updates for V = 2 where all couplings have one strength: probabilities from a table.
+
+With Δ = scale·(log p̄ after flipping site i - log p̄), a flip has probability σ(Δ) by the Gibbs rule
+and min(1, e^Δ) by the Metropolis rule.  Here Δ follows from a small integer,
+
+    code = number of bonds of i that are not satisfied + stride·x_i,
+
+with stride = 0 where no site has a field of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.cpython.unsafe.tuple import tuple_setitem
+from numpy import uint8
+from scipy.special import expit
+
+from tcsis.mcmc.compiled.arrays import Bytes, Counts, Ints, PairwiseArrays, Words
+from tcsis.mcmc.compiled.lanes import (
+    CHUNK, FEW, FLUSH, WIDTH, fill_uniforms, flush, load_columns, load_sites, store_columns,
+    store_sites,
+)  # fmt: skip
+from tcsis.mcmc.compiled.random import advance, load_stream, pick, store_stream, thresholds
+
+MAX_CODES = 14
+"""The longest table that is still faster than computing the probabilities."""
+
+
+class TableModel(NamedTuple):
+    """Rows of ``neighbours`` and ``opposite``, (d, g), are filled up with the site itself, which
+    never disagrees.  ``table`` (classes, codes) holds the threshold of a flip by class of site and
+    code.  ``slots`` and ``codes`` are there for their lengths, g and the number of codes: loops
+    over a length that the compiler knows are unrolled, and that is most of the speed."""
+
+    neighbours: Ints
+    opposite: Bytes
+    site_class: Ints
+    table: Words
+    stride: np.uint8
+    slots: tuple[int, ...]
+    codes: tuple[np.uint32, ...]
+
+
+def table_model(model: PairwiseArrays, gibbs: bool, scale: float) -> TableModel | None:
+    """The table at one scale, or None where there is none or only a long one."""
+    strengths, _ = model.levels
+    neighbours, opposite = model.padded_neighbours
+    classes, site_class = model.site_classes
+    spins = (-1, 1) if model.has_fields else (0,)
+    per_spin = neighbours.shape[1] + 1
+    if len(strengths) > 1 or per_spin * len(spins) > MAX_CODES:
+        return None
+    degree, field = classes.T[:, :, None]  # (classes, 1)
+    gain = strengths.sum() * (2 * np.arange(per_spin) - degree)  # (classes, codes of one spin)
+    log_ratio = scale * np.concatenate([gain - spin * field for spin in spins], axis=1)
+    table = thresholds(expit(log_ratio) if gibbs else np.exp(np.minimum(log_ratio, 0)))
+    return TableModel(
+        neighbours, opposite, site_class, table, np.uint8(per_spin if model.has_fields else 0),
+        (0,) * neighbours.shape[1], tuple(table[0]),
+    )  # fmt: skip
+
+
+# -- many chains: sites in order, lanes side by side -------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def sweep_table(
+    first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int, model: Any
+) -> None:
+    """Sweep the sites in order, in chains first..stop-1 of x (chains, d), and count flips."""
+    for block in range(first, stop, WIDTH):
+        if stop - block < FEW:
+            for chain in range(block, stop):
+                _sweep_chain(chain, x, streams, counts, num_sweeps, model)
+        else:
+            _sweep_block(block, x, streams, counts, num_sweeps, model)
+
+
+@njit(cache=True)
+def _sweep_block(
+    first: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int, model: Any
+) -> None:
+    lanes, states = load_sites(x, first), load_columns(streams, first)
+    flips, recent = load_columns(counts, first), np.zeros(WIDTH, np.uint8)
+    u, code = np.empty((CHUNK, WIDTH), np.uint32), np.empty(WIDTH, np.uint8)
+    for _ in range(num_sweeps):
+        for site in range(x.shape[1]):
+            if site % CHUNK == 0:
+                fill_uniforms(states, u)
+            _find_codes(lanes, site, model, code)
+            _flip_lanes(lanes, site, _table_row(model, site), code, u, recent)
+            if site % FLUSH == 0:
+                flush(recent, flips)
+        flush(recent, flips)
+    store_sites(lanes, first, x)
+    store_columns(states, first, streams)
+    store_columns(flips, first, counts)
+
+
+@njit(cache=True, forceinline=True)
+def _find_codes(lanes: Bytes, site: int, model: Any, code: Bytes) -> None:
+    for lane in range(WIDTH):
+        code[lane] = uint8(lanes[site, lane] * model.stride)
+    for slot in range(len(model.slots)):
+        other, opposite = model.neighbours[site, slot], model.opposite[site, slot]
+        for lane in range(WIDTH):
+            differs = uint8(lanes[other, lane] ^ lanes[site, lane])
+            code[lane] = uint8(code[lane] + uint8(differs ^ opposite))
+
+
+@njit(cache=True, forceinline=True)
+def _table_row(model: Any, site: int) -> Any:
+    """The thresholds of a site as a tuple, which stays in registers throughout a lane loop."""
+    row = model.codes
+    for code in range(len(row)):
+        row = tuple_setitem(row, code, model.table[model.site_class[site], code])
+    return row
+
+
+@njit(cache=True, forceinline=True)
+def _flip_lanes(lanes: Bytes, site: int, row: Any, code: Bytes, u: Words, recent: Bytes) -> None:
+    """Looking up row[code] by comparing with every code is faster than an indexed load."""
+    for lane in range(WIDTH):
+        threshold = row[0]
+        for m in range(1, len(row)):
+            threshold = row[m] if code[lane] == uint8(m) else threshold
+        flip = uint8(u[site % CHUNK, lane] < threshold)
+        lanes[site, lane] = uint8(lanes[site, lane] ^ flip)
+        recent[lane] = uint8(recent[lane] + flip)
+
+
+# -- one chain ---------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _sweep_chain(
+    chain: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int, model: Any
+) -> None:
+    d = x.shape[1]
+    state = load_stream(streams, chain)
+    for _ in range(num_sweeps):
+        for site in range(d):
+            u, state = advance(state)
+            counts[0, chain] += _flip_site(x, chain, site, u, model)
+        for _ in range(-d % CHUNK):  # a block draws whole chunks
+            u, state = advance(state)
+    store_stream(state, streams, chain)
+
+
+@njit(cache=True, nogil=True)
+def step_table(
+    first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_steps: int, model: Any
+) -> None:
+    """Update a random site at each step, another one in each chain, and count flips."""
+    for chain in range(first, stop):
+        state = load_stream(streams, chain)
+        for _ in range(num_steps):
+            where, state = advance(state)
+            u, state = advance(state)
+            counts[0, chain] += _flip_site(x, chain, pick(where, x.shape[1]), u, model)
+        store_stream(state, streams, chain)
+
+
+@njit(cache=True, forceinline=True)
+def _flip_site(x: Bytes, chain: int, site: int, u: Any, model: Any) -> Any:
+    value = x[chain, site]
+    code = value * model.stride
+    for slot in range(len(model.slots)):
+        code += (x[chain, model.neighbours[site, slot]] ^ value) ^ model.opposite[site, slot]
+    if u < model.table[model.site_class[site], code]:
+        x[chain, site] = uint8(1) - value
+        return 1
+    return 0

@@ -1,0 +1,36 @@
+"""Sharing chains out among threads.
+
+The compiled loops release the interpreter lock, so plain threads run them side by side.  This
+compiles in half the time of numba's own parallel loops, and works after a fork.  The number of
+threads is the one numba is set to: ``numba.set_num_threads`` or NUMBA_NUM_THREADS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import numba
+import numpy as np
+
+UPDATES_PER_THREAD = 2**17
+"""About as many single-site updates as a thread must have to be worth starting."""
+
+
+def share_out(
+    kernel: Callable[..., None], num_chains: int, num_updates: int, block: int, *args: Any
+) -> None:
+    """Call ``kernel(first, stop, *args)`` for ranges of chains, whole blocks of them, that
+    together are all chains; ``num_updates`` is the work of one chain."""
+    num_blocks = -(-num_chains // block)
+    worthwhile = num_chains * num_updates // UPDATES_PER_THREAD
+    num_threads = max(1, min(numba.get_num_threads(), num_blocks, worthwhile))
+    bounds = np.rint(np.linspace(0, num_blocks, num_threads + 1)).astype(int) * block
+    *others, last = [(int(a), int(b)) for a, b in zip(bounds, bounds[1:], strict=False)]
+    threads = [Thread(target=kernel, args=(*chains, *args)) for chains in others]
+    for thread in threads:
+        thread.start()
+    kernel(last[0], num_chains, *args)
+    for thread in threads:
+        thread.join()

@@ -1,0 +1,209 @@
+"""The one way to run chains: names to kernels, a seed to states, and states to draws."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from tcsis.draws import Draws
+from tcsis.mcmc import annealing
+from tcsis.mcmc.annealing import Population
+from tcsis.mcmc.balanced import LocallyBalanced, barker, exact_difference
+from tcsis.mcmc.chains import Chains, CompiledChains, TorchChains
+from tcsis.mcmc.compiled import COMPILED, CompiledKernel
+from tcsis.mcmc.gibbs import RandomScanGibbs, SweepGibbs
+from tcsis.mcmc.kernel import Kernel
+from tcsis.mcmc.langevin import DiscreteMALA, DiscreteULA
+from tcsis.mcmc.metropolis import Metropolis
+from tcsis.mcmc.path import PathAuxiliary
+from tcsis.mcmc.tempering import ParallelTempering, TemperedChains
+from tcsis.progress import late_progress
+from tcsis.targets.base import Target, counting
+from tcsis.targets.pairwise import Pairwise
+
+AnyKernel: TypeAlias = str | Kernel | CompiledKernel | ParallelTempering
+
+KERNELS: dict[str, Kernel | CompiledKernel | ParallelTempering] = {
+    "metropolis": Metropolis(),
+    "glauber": RandomScanGibbs(),
+    "gibbs": SweepGibbs(),
+    "gwg": LocallyBalanced(),
+    "gwg-multi": LocallyBalanced(num_flips=4),
+    "balanced-sqrt": LocallyBalanced(exact_difference),
+    "balanced-barker": LocallyBalanced(exact_difference, barker),
+    "dula": DiscreteULA(),
+    "dmala": DiscreteMALA(),
+    "pas": PathAuxiliary(),
+    "wolff": COMPILED["wolff"],
+    "swendsen-wang": COMPILED["swendsen-wang"],
+    "tempering": ParallelTempering(),
+}
+"""Kernels by name, with default settings; a kernel value may stand wherever a name may."""
+
+COMPILED_FORMS: dict[type, CompiledKernel] = {
+    Metropolis: COMPILED["metropolis"],
+    RandomScanGibbs: COMPILED["glauber"],
+    SweepGibbs: COMPILED["gibbs"],
+}
+"""Kernels that run compiled on pairwise targets on the CPU."""
+
+
+def sample(
+    target: Target,
+    kernel: AnyKernel = "gibbs",
+    *,
+    num_chains: int = 100,
+    num_steps: int = 1_000,
+    burn_in: int = 0,
+    thin: int = 1,
+    seed: int = 0,
+    init: Tensor | None = None,
+    progress: bool = True,
+) -> Draws:
+    """Run ``num_chains`` independent chains for ``num_steps`` steps each.
+
+    The first ``burn_in`` steps are dropped, and of the rest every ``thin``-th state is kept: ``x``
+    is (chain, draw, site) with (num_steps - burn_in) // thin draws.  Chains start from uniform
+    noise or from ``init`` (num_chains, d).  A step of "glauber" or "metropolis" updates one site,
+    one of "gibbs" sweeps over all of them.
+    """
+    check_counts(num_chains=num_chains, num_steps=num_steps, thin=thin)
+    if not 0 <= burn_in < num_steps:
+        raise ValueError(f"burn_in is {burn_in}: expected 0 <= burn_in < num_steps = {num_steps}")
+    num_draws = (num_steps - burn_in) // thin
+    if not num_draws:
+        raise ValueError(
+            f"thin is {thin}: expected at most the {num_steps - burn_in} steps after burn-in"
+        )
+    x = initial_states(target, num_chains, seed, init)
+    kept = torch.empty(num_draws, num_chains, target.num_sites, dtype=torch.uint8)
+    accepted = 0.0
+    begin = time.perf_counter()
+    with counting(target) as cost, late_progress("chains", num_draws, progress) as tick:
+        chains = start_chains(target, kernel, x, seed)
+        if burn_in:
+            chains.advance(burn_in)
+        for row in kept:
+            accepted += chains.advance(thin)
+            row.copy_(chains.x)
+            tick()
+    return Draws(
+        kept.transpose(0, 1).contiguous(),
+        seconds=time.perf_counter() - begin,
+        num_density_calls=cost.densities,
+        acceptance=accepted / num_draws,
+    )
+
+
+def population_annealing(
+    target: Target,
+    kernel: AnyKernel = "gibbs",
+    *,
+    num_replicas: int = 4_096,
+    num_rungs: int = 50,
+    steps_per_rung: int = 10,
+    ladder: Tensor | None = None,
+    seed: int = 0,
+) -> Population:
+    """Draws, log Z and its error by population annealing; see ``tcsis.mcmc.annealing``.
+
+    ``ladder`` holds the scales from 0 to 1, evenly spaced in ``num_rungs`` rungs by default.
+    """
+    ladder, x, start = prepare_annealing(
+        target, kernel, num_replicas, num_rungs, steps_per_rung, ladder, seed
+    )
+    generator = torch.Generator().manual_seed(seed)
+    return annealing.population_annealing(target, ladder, steps_per_rung, x, start, generator)
+
+
+def annealed_importance_sampling(
+    target: Target,
+    kernel: AnyKernel = "gibbs",
+    *,
+    num_chains: int = 1_000,
+    num_rungs: int = 100,
+    steps_per_rung: int = 1,
+    ladder: Tensor | None = None,
+    seed: int = 0,
+) -> Draws:
+    """Independent weighted draws with E[w] = Z; see ``tcsis.mcmc.annealing``."""
+    ladder, x, start = prepare_annealing(
+        target, kernel, num_chains, num_rungs, steps_per_rung, ladder, seed
+    )
+    return annealing.annealed_importance_sampling(target, ladder, steps_per_rung, x, start)
+
+
+def prepare_annealing(
+    target: Target,
+    kernel: AnyKernel,
+    num_chains: int,
+    num_rungs: int,
+    steps_per_rung: int,
+    ladder: Tensor | None,
+    seed: int,
+) -> tuple[Tensor, Tensor, Callable[[Tensor], Chains]]:
+    """The ladder, uniform states and a way to start chains at them."""
+    check_counts(num_chains=num_chains, num_rungs=num_rungs, steps_per_rung=steps_per_rung)
+    if ladder is None:
+        ladder = torch.linspace(0, 1, num_rungs + 1, dtype=torch.float64)
+    ends_right = ladder.ndim == 1 and len(ladder) > 1 and ladder[0] == 0 and ladder[-1] == 1
+    if not ends_right or bool((ladder.diff() <= 0).any()):
+        raise ValueError(f"ladder is {ladder.tolist()}: expected rising numbers from 0 to 1")
+    if isinstance(find_kernel(kernel), ParallelTempering):
+        raise ValueError("kernel is parallel tempering: expected a kernel that runs at one scale")
+    x = initial_states(target, num_chains, seed, None)
+    return ladder, x, lambda states: start_chains(target, kernel, states, seed)
+
+
+def start_chains(target: Target, kernel: AnyKernel, x: Tensor, seed: int) -> Chains:
+    """Chains of ``kernel`` at x (n, d), compiled where there is a compiled form for the target."""
+    chosen = find_kernel(kernel)
+    if isinstance(chosen, ParallelTempering):
+        inner = chosen.kernel
+        return TemperedChains(
+            target, chosen.scales, x, seed, lambda copies: start_chains(target, inner, copies, seed)
+        )
+    if isinstance(target, Pairwise) and target.device.type == "cpu":
+        chosen = COMPILED_FORMS.get(type(chosen), chosen)
+    if not isinstance(chosen, CompiledKernel):
+        return TorchChains(target, chosen, x, seed)
+    if not isinstance(target, Pairwise):
+        raise ValueError(f"{target} is not pairwise: kernel {chosen.name!r} needs pair couplings")
+    return CompiledChains(target, chosen, x, seed)
+
+
+def find_kernel(kernel: AnyKernel) -> Kernel | CompiledKernel | ParallelTempering:
+    if not isinstance(kernel, str):
+        return kernel
+    if kernel not in KERNELS:
+        near = difflib.get_close_matches(kernel.lower(), KERNELS, n=1, cutoff=0)
+        raise ValueError(
+            f"kernel is {kernel!r}: expected one of {', '.join(KERNELS)}; did you mean {near[0]!r}?"
+        )
+    return KERNELS[kernel]
+
+
+def initial_states(target: Target, num_chains: int, seed: int, init: Tensor | None) -> Tensor:
+    """Uniform states or the given ones, (num_chains, d), on the target's device."""
+    if init is None:
+        generator = torch.Generator().manual_seed(seed)
+        shape = (num_chains, target.num_sites)
+        return torch.randint(target.num_values, shape, generator=generator).to(target.device)
+    x = target.check(init)
+    if x.shape != (num_chains, target.num_sites):
+        raise ValueError(
+            f"init has shape {tuple(init.shape)}: "
+            f"expected (num_chains, num_sites) = {(num_chains, target.num_sites)}"
+        )
+    return x
+
+
+def check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            raise ValueError(f"{name} is {count!r}: expected a whole number of at least 1")

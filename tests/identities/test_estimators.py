@@ -1,0 +1,466 @@
+"""Every estimator against enumeration: it converges, at the right rate, to the right thing."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from scipy.stats import chi2
+from torch import Tensor
+
+from tcsis import identity
+from tcsis.exact import Enumeration
+from tcsis.metrics import state_index
+from tcsis.noise import UniformNoise
+from tcsis.targets import (
+    RBM,
+    Ising,
+    Pairwise,
+    Potts,
+    SherringtonKirkpatrick,
+    Target,
+    Tilted,
+    counting,
+    from_callable,
+)
+
+DOUBLE = {"dtype": torch.float64}
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
+
+
+def chain(num_sites: int, v: int, **options) -> Pairwise:
+    """A random pairwise model on an open chain."""
+    edges = torch.arange(num_sites - 1)[:, None] + torch.arange(2)
+    couplings = 0.7 * normal(num_sites - 1, v, v, seed=v)
+    return Pairwise(edges, couplings, 0.5 * normal(num_sites, v, seed=v + 1), **options)
+
+
+def hard_core(x: Tensor) -> Tensor:
+    """A ring on which no two neighbours may both have token 1, and ones come in threes' worth."""
+    clash = ((x == 1) & (x.roll(1, -1) == 1)).any(-1)
+    return torch.where(clash, -torch.inf, 1.1 * (x == 1).sum(-1).double())
+
+
+SYSTEMS = {
+    "ising": Ising(3, 0.3, 0.1, **DOUBLE),
+    "potts-3": Potts((2, 3), 3, 0.4, **DOUBLE),
+    "chain-5": chain(4, 5, **DOUBLE),
+}
+ESTIMATORS: dict[str, Callable[..., Tensor]] = {
+    "naive": identity.naive,
+    "shared": identity.shared,
+    "marginalised": identity.marginalised,
+    "coloured": identity.coloured,
+    "taylor": identity.taylor,
+}
+
+
+def annealed(*args, num_samples: int, **options) -> Tensor:
+    return identity.annealed(*args, num_chains=num_samples, num_rungs=3, **options)
+
+
+def times(n: int, d: int, per_site: bool) -> Tensor:
+    if per_site:
+        return 0.2 + 0.6 * torch.rand(n, d, generator=seeded(d), dtype=torch.float64)
+    return torch.linspace(0.3, 0.7, n, dtype=torch.float64)
+
+
+def noised(target: Target, n: int, per_site: bool = False) -> tuple[UniformNoise, Tensor, Tensor]:
+    """Some x_t from p_t, (n, d), and their times."""
+    noise, t = UniformNoise(target.num_values), times(n, target.num_sites, per_site)
+    x_0 = Enumeration(target).draw(n, seeded(1)).long()
+    return noise, noise.draw(x_0, t, generator=seeded(2)), t
+
+
+def slope_of_error(estimate: Callable[..., Tensor], target: Target, per_site: bool) -> float:
+    """The power of k with which the RMS error of the probabilities falls."""
+    noise, x_t, t = noised(target, 32, per_site)
+    truth = Enumeration(target).denoiser(noise, x_t, t).exp()
+    num_samples = torch.tensor([50, 400, 3200])
+    errors = [
+        (estimate(target, noise, x_t, t, num_samples=k, generator=seeded(k)).exp() - truth)
+        .square()
+        .mean()
+        .sqrt()
+        for k in num_samples.tolist()
+    ]
+    log_k = num_samples.double().log()
+    log_k -= log_k.mean()
+    return float((log_k * torch.stack(errors).log()).sum() / log_k.square().sum())
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("per_site", [False, True])
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("name", [*ESTIMATORS, "annealed"])
+def test_convergence(name: str, system: str, per_site: bool) -> None:
+    """The error falls as k^-1/2, which an estimator with any bias does not manage.
+
+    The slope has a standard error of about 0.02: a false alarm is less likely than 1e-6."""
+    estimate = {**ESTIMATORS, "annealed": annealed}[name]
+    assert -0.65 < slope_of_error(estimate, SYSTEMS[system], per_site) < -0.35
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(from_callable(hard_core, 5, 2), id="hard-core"),
+        pytest.param(
+            RBM(normal(5, 3, seed=0), normal(5, seed=1), normal(3, seed=2), **DOUBLE), id="rbm"
+        ),
+    ],
+)
+def test_convergence_without_structure(target: Target) -> None:
+    """As above, for densities with zeros and without a colouring."""
+    for estimate in (identity.shared, identity.marginalised, annealed):
+        assert -0.65 < slope_of_error(estimate, target, False) < -0.35
+
+
+@pytest.mark.statistical
+def test_accuracy_on_the_critical_lattice() -> None:
+    """Side 4 at β_c, α = 0.9: the RMSE of the log score is 0.15 for 100 marginalised draws and
+    0.35 for the paper's 17,000.  Over other seeds they spread by 0.01 and 0.03."""
+    target, n = Ising(4, 0.4407), 100
+    table, noise = Enumeration(target), UniformNoise(2)
+    t = torch.full((n,), 0.1, dtype=torch.float64)
+    x_t = noise.draw(table.draw(n, seeded(0)).long(), t, generator=seeded(1))
+    truth = table.log_score(noise, x_t, t)
+    other = torch.nn.functional.one_hot(x_t, 2) == 0
+
+    def rmse(log_score: Tensor) -> float:
+        return float((log_score - truth)[other].square().mean().sqrt())
+
+    denoiser = identity.marginalised(target, noise, x_t, t, num_samples=100, generator=seeded(2))
+    assert rmse(noise.log_score_from_denoiser(denoiser.double(), x_t, t)) < 0.2
+    naive = identity.naive_log_score(
+        target, noise, x_t, t, num_samples=1000, generator=seeded(3)
+    )
+    assert rmse(naive) > 0.3
+
+
+# -- limits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_site", [False, True])
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    "estimate",
+    [
+        identity.marginalised,
+        identity.coloured,
+        identity.taylor,
+        partial(identity.top_marginalised, top_k=1),
+    ],
+)
+def test_exact_without_noise(estimate: Callable[..., Tensor], system: str, per_site: bool) -> None:
+    target = SYSTEMS[system]
+    noise, x_t, t = noised(target, 8, per_site)
+    hat = estimate(target, noise, x_t, 1e-9 * t, num_samples=5, generator=seeded(0))
+    truth = Enumeration(target).denoiser(noise, x_t, 1e-9 * t)
+    torch.testing.assert_close(hat, truth, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("estimate", [*list(ESTIMATORS.values())[1:], annealed])
+def test_known_sites_are_known(estimate: Callable[..., Tensor]) -> None:
+    """Sites at t = 0 keep their value, sites at t = 1 are pure noise, and both may stand together."""
+    target = Ising(3, 0.3)
+    noise, x_t = UniformNoise(2), torch.tensor([[0, 1, 1, 0, 1, 0, 1, 1, 0]])
+    t = torch.tensor([[0.0] * 6 + [1.0] * 3])
+    hat = estimate(target, noise, x_t, t, num_samples=20_000, generator=seeded(0))
+    truth = Enumeration(target).denoiser(noise, x_t, t)
+    torch.testing.assert_close(hat.double().exp(), truth.exp(), rtol=0, atol=0.02)
+    assert torch.equal(hat[0, :6].argmax(-1), x_t[0, :6])
+    assert bool((hat[0, :6].amin(-1) == -torch.inf).all())
+
+
+def test_top_values() -> None:
+    """All values tried is marginalised; fewer leave what is tried close to it."""
+    target = SYSTEMS["chain-5"]
+    noise, x_t, t = noised(target, 16)
+    options = {"num_samples": 200}
+    truth = identity.marginalised(target, noise, x_t, t, generator=seeded(0), **options)
+
+    def top(k: int) -> Tensor:
+        return identity.top_marginalised(
+            target, noise, x_t, t, top_k=k, generator=seeded(0), **options
+        )
+
+    torch.testing.assert_close(top(5), truth, rtol=0, atol=1e-10)
+    errors = [float((top(k) - truth).exp().log().abs().mean()) for k in (1, 3, 4)]
+    assert errors[0] > errors[1] > errors[2] > 0
+    odds = (top(3) - truth).topk(3, largest=False)  # tried values share one normalisation
+    assert odds.values.isfinite().all()
+
+
+# -- log marginals -----------------------------------------------------------------------------
+
+
+def relative_estimates(log_hat: Tensor, log_truth: Tensor) -> tuple[float, float]:
+    """Mean and standard error of p̂_t/p̄_t, whose expectation is 1."""
+    ratio = (log_hat - log_truth).exp()
+    return float(ratio.mean()), float(ratio.std()) / len(ratio) ** 0.5
+
+
+MARGINALS = {
+    "one-shot": partial(identity.log_marginal, num_samples=2),
+    "coloured": partial(identity.log_marginal_coloured, num_samples=2),
+    "annealed": partial(identity.log_marginal_annealed, num_chains=4, num_rungs=4),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("per_site", [False, True])
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(Ising((2, 3), 0.5, 0.2, **DOUBLE), id="ising"),
+        pytest.param(Potts((2, 2), 3, 0.8, **DOUBLE), id="potts-3"),
+        pytest.param(chain(4, 5, **DOUBLE), id="chain-5"),
+    ],
+)
+@pytest.mark.parametrize("name", MARGINALS)
+def test_marginals_are_unbiased(name: str, target: Target, per_site: bool) -> None:
+    """The mean of 100,000 estimates within 4 standard errors: 6e-5 false alarms a case."""
+    n = 100_000
+    noise, x_t, t = noised(target, 1, per_site)
+    truth = Enumeration(target)
+    log_p = truth.log_marginal(noise, x_t, t) + truth.log_z
+    log_hat = MARGINALS[name](
+        target, noise, x_t.expand(n, -1), t.expand(n, *t.shape[1:]), generator=seeded(3)
+    )
+    mean, error = relative_estimates(log_hat, log_p)
+    assert error < 0.02
+    assert abs(mean - 1) < 4 * error
+
+
+def test_resampling_takes_part() -> None:
+    """The annealed case above would prove little if the walkers were never resampled."""
+    target = Ising((2, 3), 0.5, 0.2, **DOUBLE)
+    noise, x_t, t = noised(target, 1)
+    log_hat = [
+        MARGINALS["annealed"](target, noise, x_t.expand(500, -1), t.expand(500), generator=seeded(0))
+        for identity.annealed_module.LEAST_SHARE in (0.0, 0.5)
+    ]
+    assert (log_hat[0] != log_hat[1]).double().mean() > 0.1
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("per_site", [False, True])
+def test_marginal_from_an_earlier_time(per_site: bool) -> None:
+    """p_t from p_s is unbiased, within 4 standard errors: 6e-5 false alarms."""
+    target, n = Ising(2, 0.4, 0.3, **DOUBLE), 100_000
+    noise, x_t, t = noised(target, 1, per_site)
+    table = Enumeration(target)
+    seen = []
+
+    def log_marginal_s(x_s: Tensor, s: Tensor) -> Tensor:
+        seen.append(s.shape)
+        return table.log_marginal(noise, x_s, s)
+
+    log_hat = identity.log_marginal_from(
+        log_marginal_s, noise, x_t.expand(n, -1), 0.4 * t.expand(n, *t.shape[1:]),
+        t.expand(n, *t.shape[1:]), num_samples=2, generator=seeded(0),
+    )  # fmt: skip
+    mean, error = relative_estimates(log_hat, table.log_marginal(noise, x_t, t))
+    assert error < 0.01
+    assert abs(mean - 1) < 4 * error
+    assert all(len(shape) == (2 if per_site else 1) for shape in seen)
+
+
+# -- warm --------------------------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("target", [Ising(2, 0.4, 0.3), chain(4, 3), from_callable(hard_core, 5, 2)])
+@pytest.mark.parametrize("num_walkers", [None, 2])
+def test_warm_stays_at_the_posterior(target: Target, num_walkers: int | None) -> None:
+    """From exact posterior draws the mean denoiser is exact, within 5 standard errors for each of
+    at most 12 entries, and the moved x_0 follow the posterior, χ² at 1e-4: 2e-4 in all."""
+    n = 20_000
+    noise, x_t, t = noised(target, 1, per_site=True)
+    posterior = Enumeration(Tilted(target, noise.log_kernel(x_t, t)[0]))
+    x_0 = posterior.draw(n * (num_walkers or 1), seeded(4))
+    shape = (n, target.num_sites) if num_walkers is None else (n, num_walkers, target.num_sites)
+    denoiser, moved = identity.warm(
+        target, noise, x_t.expand(n, -1), t.expand(n, -1), x_0.reshape(shape),
+        num_sweeps=2, generator=seeded(5),
+    )  # fmt: skip
+    p = denoiser.double().exp()
+    truth = Enumeration(target).denoiser(noise, x_t, t)[0].exp()
+    assert bool(((p.mean(0) - truth).abs() <= 5 * p.std(0) / n**0.5 + 1e-6).all())
+
+    assert moved.shape == shape
+    assert moved.dtype == torch.uint8
+    index = state_index(moved.reshape(-1, target.num_sites).long(), target.num_values)
+    count = torch.bincount(index, minlength=posterior.num_states).double()
+    expected = posterior.p * len(index)
+    assert bool((count[expected == 0] == 0).all())
+    count, expected = count[expected > 0], expected[expected > 0]
+    statistic = float(((count - expected).square() / expected).sum())
+    assert chi2.sf(statistic, len(count) - 1) > 1e-4
+    assert bool((moved.reshape(x_0.shape) != x_0).any())
+
+
+# -- numerics ----------------------------------------------------------------------------------
+
+DENOISERS = {
+    **ESTIMATORS,
+    "annealed": annealed,
+    "top": partial(identity.top_marginalised, top_k=2),
+    "warm": lambda target, noise, x_t, t, num_samples, generator: identity.warm(
+        target, noise, x_t, t, x_t, num_sweeps=num_samples, generator=generator
+    )[0],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("offset", [1e4, -1e4])
+@pytest.mark.parametrize("name", DENOISERS)
+def test_offset_of_the_density(name: str, offset: float, dtype: torch.dtype) -> None:
+    here, there = (chain(4, 3, constant=constant, dtype=dtype) for constant in (0.0, offset))
+    noise, x_t, t = noised(here, 16)
+    before, after = (
+        DENOISERS[name](target, noise, x_t, t, num_samples=20, generator=seeded(0))
+        for target in (here, there)
+    )
+    assert before.dtype == dtype
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-6)
+    torch.testing.assert_close(before.logsumexp(-1).exp(), torch.ones(16, 4, dtype=dtype))
+
+
+@pytest.mark.parametrize("offset", [1e4, -1e4])
+@pytest.mark.parametrize("name", MARGINALS)
+def test_offset_of_the_marginal(name: str, offset: float) -> None:
+    here, there = (chain(4, 3, constant=constant) for constant in (0.0, offset))
+    noise, x_t, t = noised(here, 16)
+    before, after = (
+        MARGINALS[name](target, noise, x_t, t, generator=seeded(0)) for target in (here, there)
+    )
+    torch.testing.assert_close(after - offset, before, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "estimate",
+    [
+        *ESTIMATORS.values(),
+        identity.naive_log_score,
+        identity.log_marginal,
+        identity.log_marginal_coloured,
+        partial(identity.top_marginalised, top_k=2),
+    ],
+)
+def test_chunks_do_not_matter(estimate: Callable[..., Tensor]) -> None:
+    """Several blocks of states, evaluated whole, in pieces, and one state at a time."""
+    target = SYSTEMS["chain-5"]
+    noise, x_t, t = noised(target, 70, per_site=True)
+    num_samples = 1000  # 20,000 entries a state, 52 states a block
+    whole, pieces, single = (
+        estimate(
+            target, noise, x_t, t, num_samples=num_samples, generator=seeded(0), max_entries=bound
+        )
+        for bound in (2**30, 10 * 20_000 + 1, 1)
+    )
+    torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-12)
+    torch.testing.assert_close(single, whole, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", DENOISERS)
+def test_reproducible_and_independent(name: str) -> None:
+    """The same seed gives the same numbers; equal states of a batch get different ones."""
+    target = chain(4, 3)
+    noise, x_t, _ = noised(target, 1)
+    x_t = x_t.expand(3, -1)
+    first, again, other = (
+        DENOISERS[name](target, noise, x_t, 0.5, num_samples=7, generator=seeded(seed))
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first[0], first[1])
+    assert DENOISERS[name](
+        target, noise, x_t[:0], 0.5, num_samples=7, generator=seeded(0)
+    ).shape == (0, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "densities"),
+    [("naive", 7 * 9), ("shared", 7), ("marginalised", 14), ("coloured", 14), ("taylor", 21),
+     ("annealed", 7 * (3 + 3 * 2 + 1)), ("top", 7 * 8 + 1), ("warm", 1 + 7 * 3)],
+)  # fmt: skip
+def test_costs(name: str, densities: float) -> None:
+    """Densities a state as documented; a sweep of two classes costs two ``log_ratios``."""
+    target = chain(4, 3)
+    noise, x_t, t = noised(target, 5)
+    with counting(target) as cost:
+        DENOISERS[name](target, noise, x_t, t, num_samples=7, generator=seeded(0))
+    assert cost.densities == 5 * densities
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+def only_zero(x: Tensor) -> Tensor:
+    return torch.where((x == 0).all(-1), 0.0, -torch.inf)
+
+
+@pytest.mark.parametrize(
+    "estimate",
+    [identity.naive, identity.shared, identity.marginalised, identity.log_marginal, annealed],
+)
+def test_forbidden_draws(estimate: Callable[..., Tensor]) -> None:
+    """No draw from x_t = 1111 has a density: the message names the state."""
+    target = from_callable(only_zero, 4, 2)
+    x_t = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])
+    with pytest.raises(ValueError, match=r"\[1, 1, 1, 1\]"):
+        estimate(target, UniformNoise(2), x_t, 1e-6, num_samples=10, generator=seeded(0))
+
+
+def test_refusals() -> None:
+    dense, lattice = SherringtonKirkpatrick(6, 1.0), Ising(2, 0.4)
+    black_box = from_callable(hard_core, 5, 2)
+    noise, g = UniformNoise(2), seeded(0)
+    x = torch.zeros(2, 6, dtype=torch.long)
+    one = {"num_samples": 1, "generator": g}
+    for estimate in (identity.coloured, identity.log_marginal_coloured):
+        with pytest.raises(ValueError, match="no colouring.*use marginalised"):
+            estimate(dense, noise, x, 0.5, **one)
+        with pytest.raises(ValueError, match="forbids the draw"):
+            forbidding = torch.zeros(6, 2).index_fill(1, torch.tensor([1]), -torch.inf)
+            sparse = Tilted(Ising((2, 3), 0.4), forbidding)
+            estimate(sparse, noise, x, 1.0, num_samples=50, generator=g)
+    with pytest.raises(ValueError, match="no gradient.*use marginalised"):
+        identity.taylor(black_box, noise, x[:, :5], 0.5, **one)
+    with pytest.raises(ValueError, match="t ranges from 1.5"):
+        identity.shared(dense, noise, x, 1.5, **one)
+    with pytest.raises(ValueError, match="noise has 3 values"):
+        identity.shared(dense, UniformNoise(3), x, 0.5, **one)
+    with pytest.raises(ValueError, match=r"expected \(b, d\)"):
+        identity.shared(dense, noise, x[0], 0.5, **one)
+    with pytest.raises(ValueError, match="top_k is 3"):
+        identity.top_marginalised(dense, noise, x, 0.5, top_k=3, **one)
+    with pytest.raises(ValueError, match="where top_k looks"):
+        ones = torch.tensor([[1, 1, 0, 0, 0]])
+        identity.top_marginalised(black_box, noise, ones, 0.5, top_k=1, **one)
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="num_samples is"):
+            identity.marginalised(dense, noise, x, 0.5, num_samples=bad, generator=g)
+        with pytest.raises(ValueError, match="num_rungs is"):
+            identity.annealed(dense, noise, x, 0.5, num_chains=1, num_rungs=bad, generator=g)
+        with pytest.raises(ValueError, match="num_sweeps is"):
+            identity.warm(dense, noise, x, 0.5, x, num_sweeps=bad, generator=g)
+    with pytest.raises(ValueError, match=r"expected \(b, d\) or \(b, k, d\)"):
+        identity.warm(dense, noise, x, 0.5, x[:1], num_sweeps=1, generator=g)
+    state = torch.tensor([[0, 0, 0, 1]])
+    with pytest.raises(ValueError, match=r"x_0 = \[0, 0, 0, 1\] is forbidden"):
+        identity.warm(lattice, noise, 1 - state, 0.0, state, num_sweeps=1, generator=g)
+    with pytest.raises(ValueError, match=r"x_0 = \[1, 1, 0, 0, 0\] is forbidden"):
+        clash = torch.tensor([[1, 1, 0, 0, 0]])
+        identity.warm(black_box, noise, clash, 0.5, clash, num_sweeps=1, generator=g)
