@@ -1,6 +1,6 @@
 """Independent samples, log Z and an honest verdict for unnormalised discrete distributions."""
 
-from tcsis import exact, metrics, noise, targets
+from tcsis import exact, mcmc, metrics, noise, targets
 from tcsis.draws import Draws, concatenate
 from tcsis.evaluate import Evaluation, evaluate
 
@@ -12,6 +12,7 @@ __all__ = [
     "concatenate",
     "evaluate",
     "exact",
+    "mcmc",
     "metrics",
     "noise",
     "targets",

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tcsis import identity
 from tcsis.exact import Enumeration
+from tcsis.identity import walkers
 from tcsis.metrics import state_index
 from tcsis.noise import UniformNoise
 from tcsis.targets import (
@@ -43,13 +44,13 @@ def chain(num_sites: int, v: int, **options) -> Pairwise:
 
 
 def hard_core(x: Tensor) -> Tensor:
-    """A ring on which no two neighbours may both have token 1, and ones come in threes' worth."""
+    """A ring of sites that like token 1, but not beside another one."""
     clash = ((x == 1) & (x.roll(1, -1) == 1)).any(-1)
     return torch.where(clash, -torch.inf, 1.1 * (x == 1).sum(-1).double())
 
 
 SYSTEMS = {
-    "ising": Ising(3, 0.3, 0.1, **DOUBLE),
+    "ising": Ising((2, 3), 0.3, 0.1, **DOUBLE),
     "potts-3": Potts((2, 3), 3, 0.4, **DOUBLE),
     "chain-5": chain(4, 5, **DOUBLE),
 }
@@ -63,7 +64,7 @@ ESTIMATORS: dict[str, Callable[..., Tensor]] = {
 
 
 def annealed(*args, num_samples: int, **options) -> Tensor:
-    return identity.annealed(*args, num_chains=num_samples, num_rungs=3, **options)
+    return identity.annealed(*args, num_chains=num_samples, num_rungs=2, **options)
 
 
 def times(n: int, d: int, per_site: bool) -> Tensor:
@@ -79,33 +80,54 @@ def noised(target: Target, n: int, per_site: bool = False) -> tuple[UniformNoise
     return noise, noise.draw(x_0, t, generator=seeded(2)), t
 
 
+NUM_SAMPLES = [50, 300, 1800]
+
+
 def slope_of_error(estimate: Callable[..., Tensor], target: Target, per_site: bool) -> float:
     """The power of k with which the RMS error of the probabilities falls."""
-    noise, x_t, t = noised(target, 32, per_site)
+    noise, x_t, t = noised(target, 64, per_site)
     truth = Enumeration(target).denoiser(noise, x_t, t).exp()
-    num_samples = torch.tensor([50, 400, 3200])
     errors = [
         (estimate(target, noise, x_t, t, num_samples=k, generator=seeded(k)).exp() - truth)
-        .square()
-        .mean()
-        .sqrt()
-        for k in num_samples.tolist()
+        for k in NUM_SAMPLES
     ]
-    log_k = num_samples.double().log()
+    return slope(errors)
+
+
+def slope(errors: list[Tensor]) -> float:
+    """Slope over log k of the log of a state's RMS error, averaged over the states."""
+    log_rms = torch.stack([e.square().flatten(1).mean(1).log().mean() / 2 for e in errors])
+    log_k = torch.tensor(NUM_SAMPLES).double().log()
     log_k -= log_k.mean()
-    return float((log_k * torch.stack(errors).log()).sum() / log_k.square().sum())
+    return float((log_k * log_rms).sum() / log_k.square().sum())
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("per_site", [False, True])
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("name", [*ESTIMATORS, "annealed"])
-def test_convergence(name: str, system: str, per_site: bool) -> None:
+@pytest.mark.parametrize("estimate", [*list(ESTIMATORS.values())[1:], annealed])
+def test_convergence(estimate: Callable[..., Tensor], system: str, per_site: bool) -> None:
     """The error falls as k^-1/2, which an estimator with any bias does not manage.
 
-    The slope has a standard error of about 0.02: a false alarm is less likely than 1e-6."""
-    estimate = {**ESTIMATORS, "annealed": annealed}[name]
+    The slope has a standard error of 0.01 to 0.03: less than 1e-4 false alarms a case."""
     assert -0.65 < slope_of_error(estimate, SYSTEMS[system], per_site) < -0.35
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("per_site", [False, True])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_convergence_of_the_naive_score(system: str, per_site: bool) -> None:
+    """As above for Eq. (5), on the score itself: far from t = 0 its denoiser, a small difference
+    of large terms, is cut off at zero for all but the largest k."""
+    target = SYSTEMS[system]
+    noise, x_t, t = noised(target, 16, per_site)
+    truth = Enumeration(target).log_score(noise, x_t, t)
+    options = [{"num_samples": k, "generator": seeded(k)} for k in NUM_SAMPLES]
+    errors = [identity.naive_log_score(target, noise, x_t, t, **o) - truth for o in options]
+    assert -0.65 < slope(errors) < -0.35
+    denoiser = identity.naive(target, noise, x_t, t, num_samples=9, generator=seeded(0))
+    score = identity.naive_log_score(target, noise, x_t, t, num_samples=9, generator=seeded(0))
+    torch.testing.assert_close(denoiser, noise.denoiser_from_log_score(score, x_t, t))
 
 
 @pytest.mark.statistical
@@ -126,9 +148,10 @@ def test_convergence_without_structure(target: Target) -> None:
 
 @pytest.mark.statistical
 def test_accuracy_on_the_critical_lattice() -> None:
-    """Side 4 at β_c, α = 0.9: the RMSE of the log score is 0.15 for 100 marginalised draws and
-    0.35 for the paper's 17,000.  Over other seeds they spread by 0.01 and 0.03."""
-    target, n = Ising(4, 0.4407), 100
+    """Side 4 at β_c, α = 0.9: RMSE of the log score of 100 marginalised draws and of the paper's
+    17,000.  Six other seeds gave 0.12 to 0.20 and 0.29 to 0.51, one in six beyond each of the
+    first two bounds, and ratios from 0.34 to 0.59, none near the last one."""
+    target, n = Ising(4, 0.4407), 60
     table, noise = Enumeration(target), UniformNoise(2)
     t = torch.full((n,), 0.1, dtype=torch.float64)
     x_t = noise.draw(table.draw(n, seeded(0)).long(), t, generator=seeded(1))
@@ -139,11 +162,13 @@ def test_accuracy_on_the_critical_lattice() -> None:
         return float((log_score - truth)[other].square().mean().sqrt())
 
     denoiser = identity.marginalised(target, noise, x_t, t, num_samples=100, generator=seeded(2))
-    assert rmse(noise.log_score_from_denoiser(denoiser.double(), x_t, t)) < 0.2
-    naive = identity.naive_log_score(
-        target, noise, x_t, t, num_samples=1000, generator=seeded(3)
+    marginalised = rmse(noise.log_score_from_denoiser(denoiser.double(), x_t, t))
+    naive = rmse(
+        identity.naive_log_score(target, noise, x_t, t, num_samples=1000, generator=seeded(3))
     )
-    assert rmse(naive) > 0.3
+    assert marginalised < 0.2
+    assert naive > 0.3
+    assert marginalised < 0.75 * naive
 
 
 # -- limits ------------------------------------------------------------------------------------
@@ -170,7 +195,7 @@ def test_exact_without_noise(estimate: Callable[..., Tensor], system: str, per_s
 
 @pytest.mark.parametrize("estimate", [*list(ESTIMATORS.values())[1:], annealed])
 def test_known_sites_are_known(estimate: Callable[..., Tensor]) -> None:
-    """Sites at t = 0 keep their value, sites at t = 1 are pure noise, and both may stand together."""
+    """Sites at t = 0 keep their value beside others at t = 1, which are pure noise."""
     target = Ising(3, 0.3)
     noise, x_t = UniformNoise(2), torch.tensor([[0, 1, 1, 0, 1, 0, 1, 1, 0]])
     t = torch.tensor([[0.0] * 6 + [1.0] * 3])
@@ -181,8 +206,21 @@ def test_known_sites_are_known(estimate: Callable[..., Tensor]) -> None:
     assert bool((hat[0, :6].amin(-1) == -torch.inf).all())
 
 
+def test_a_class_is_summed_out() -> None:
+    """With only one colour class unknown, a single draw gives the exact denoiser and marginal."""
+    target = chain(5, 3, **DOUBLE)  # classes 0, 2, 4 and 1, 3
+    noise, x_t, _ = noised(target, 8)
+    t = torch.tensor([0.8, 0.0, 0.6, 0.0, 1.0], dtype=torch.float64).expand(8, -1)
+    table, options = Enumeration(target), {"num_samples": 1, "generator": seeded(0)}
+    hat = identity.coloured(target, noise, x_t, t, **options)
+    torch.testing.assert_close(hat, table.denoiser(noise, x_t, t), rtol=0, atol=1e-10)
+    log_hat = identity.log_marginal_coloured(target, noise, x_t, t, **options)
+    truth = table.log_marginal(noise, x_t, t) + table.log_z
+    torch.testing.assert_close(log_hat, truth, rtol=0, atol=1e-10)
+
+
 def test_top_values() -> None:
-    """All values tried is marginalised; fewer leave what is tried close to it."""
+    """All values tried is marginalised; the fewer are tried, the further from it."""
     target = SYSTEMS["chain-5"]
     noise, x_t, t = noised(target, 16)
     options = {"num_samples": 200}
@@ -194,10 +232,8 @@ def test_top_values() -> None:
         )
 
     torch.testing.assert_close(top(5), truth, rtol=0, atol=1e-10)
-    errors = [float((top(k) - truth).exp().log().abs().mean()) for k in (1, 3, 4)]
+    errors = [float((top(k) - truth).abs().mean()) for k in (1, 3, 4)]
     assert errors[0] > errors[1] > errors[2] > 0
-    odds = (top(3) - truth).topk(3, largest=False)  # tried values share one normalisation
-    assert odds.values.isfinite().all()
 
 
 # -- log marginals -----------------------------------------------------------------------------
@@ -212,8 +248,9 @@ def relative_estimates(log_hat: Tensor, log_truth: Tensor) -> tuple[float, float
 MARGINALS = {
     "one-shot": partial(identity.log_marginal, num_samples=2),
     "coloured": partial(identity.log_marginal_coloured, num_samples=2),
-    "annealed": partial(identity.log_marginal_annealed, num_chains=4, num_rungs=4),
+    "annealed": partial(identity.log_marginal_annealed, num_chains=4, num_rungs=3),
 }
+DRAWS = {"one-shot": 2, "coloured": 2, "annealed": 4}
 
 
 @pytest.mark.statistical
@@ -221,15 +258,15 @@ MARGINALS = {
 @pytest.mark.parametrize(
     "target",
     [
-        pytest.param(Ising((2, 3), 0.5, 0.2, **DOUBLE), id="ising"),
-        pytest.param(Potts((2, 2), 3, 0.8, **DOUBLE), id="potts-3"),
-        pytest.param(chain(4, 5, **DOUBLE), id="chain-5"),
+        pytest.param(SYSTEMS["ising"], id="ising"),
+        pytest.param(Potts((2, 2), 3, 0.5, **DOUBLE), id="potts-3"),
+        pytest.param(SYSTEMS["chain-5"], id="chain-5"),
     ],
 )
 @pytest.mark.parametrize("name", MARGINALS)
 def test_marginals_are_unbiased(name: str, target: Target, per_site: bool) -> None:
-    """The mean of 100,000 estimates within 4 standard errors: 6e-5 false alarms a case."""
-    n = 100_000
+    """The mean over 100,000 draws within 4 standard errors: 6e-5 false alarms a case."""
+    n = 100_000 // DRAWS[name]
     noise, x_t, t = noised(target, 1, per_site)
     truth = Enumeration(target)
     log_p = truth.log_marginal(noise, x_t, t) + truth.log_z
@@ -241,15 +278,27 @@ def test_marginals_are_unbiased(name: str, target: Target, per_site: bool) -> No
     assert abs(mean - 1) < 4 * error
 
 
-def test_resampling_takes_part() -> None:
-    """The annealed case above would prove little if the walkers were never resampled."""
-    target = Ising((2, 3), 0.5, 0.2, **DOUBLE)
+@pytest.mark.statistical
+def test_resampling_keeps_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above with walkers resampled at every rung, which changes the estimates but not their
+    mean: 6e-5 false alarms."""
+    target, n = SYSTEMS["chain-5"], 25_000
     noise, x_t, t = noised(target, 1)
-    log_hat = [
-        MARGINALS["annealed"](target, noise, x_t.expand(500, -1), t.expand(500), generator=seeded(0))
-        for identity.annealed_module.LEAST_SHARE in (0.0, 0.5)
-    ]
-    assert (log_hat[0] != log_hat[1]).double().mean() > 0.1
+    truth = Enumeration(target)
+    log_p = truth.log_marginal(noise, x_t, t) + truth.log_z
+    options = {"num_chains": 4, "num_rungs": 3}
+    log_hat = []
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(walkers, "LEAST_SHARE", share)
+        log_hat.append(
+            identity.log_marginal_annealed(
+                target, noise, x_t.expand(n, -1), t.expand(n), generator=seeded(0), **options
+            )
+        )
+    assert (log_hat[0] != log_hat[1]).double().mean() > 0.9
+    mean, error = relative_estimates(log_hat[1], log_p)
+    assert error < 0.01
+    assert abs(mean - 1) < 4 * error
 
 
 @pytest.mark.statistical
@@ -279,7 +328,9 @@ def test_marginal_from_an_earlier_time(per_site: bool) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("target", [Ising(2, 0.4, 0.3), chain(4, 3), from_callable(hard_core, 5, 2)])
+@pytest.mark.parametrize(
+    "target", [Ising(2, 0.4, 0.3), chain(4, 3), from_callable(hard_core, 5, 2)]
+)
 @pytest.mark.parametrize("num_walkers", [None, 2])
 def test_warm_stays_at_the_posterior(target: Target, num_walkers: int | None) -> None:
     """From exact posterior draws the mean denoiser is exact, within 5 standard errors for each of
@@ -348,19 +399,19 @@ def test_offset_of_the_marginal(name: str, offset: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "estimate",
+    ("estimate", "num_states"),
     [
-        *ESTIMATORS.values(),
-        identity.naive_log_score,
-        identity.log_marginal,
-        identity.log_marginal_coloured,
-        partial(identity.top_marginalised, top_k=2),
+        *((estimate, 70) for estimate in list(ESTIMATORS.values())[1:]),
+        (identity.naive_log_score, 10),  # 170 with their neighbours
+        (identity.log_marginal, 70),
+        (identity.log_marginal_coloured, 70),
+        (partial(identity.top_marginalised, top_k=2), 70),
     ],
 )
-def test_chunks_do_not_matter(estimate: Callable[..., Tensor]) -> None:
+def test_chunks_do_not_matter(estimate: Callable[..., Tensor], num_states: int) -> None:
     """Several blocks of states, evaluated whole, in pieces, and one state at a time."""
     target = SYSTEMS["chain-5"]
-    noise, x_t, t = noised(target, 70, per_site=True)
+    noise, x_t, t = noised(target, num_states, per_site=True)
     num_samples = 1000  # 20,000 entries a state, 52 states a block
     whole, pieces, single = (
         estimate(
@@ -370,6 +421,16 @@ def test_chunks_do_not_matter(estimate: Callable[..., Tensor]) -> None:
     )
     torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-12)
     torch.testing.assert_close(single, whole, rtol=0, atol=1e-12)
+
+
+def test_blocks_are_independent() -> None:
+    """The same state in another block gets other draws."""
+    target = SYSTEMS["chain-5"]
+    noise, x_t, _ = noised(target, 1)
+    log_p = identity.log_marginal(
+        target, noise, x_t.expand(120, -1), 0.5, num_samples=1000, generator=seeded(0)
+    )
+    assert len(log_p.unique()) == 120
 
 
 @pytest.mark.parametrize("name", DENOISERS)
@@ -385,15 +446,12 @@ def test_reproducible_and_independent(name: str) -> None:
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert not torch.equal(first[0], first[1])
-    assert DENOISERS[name](
-        target, noise, x_t[:0], 0.5, num_samples=7, generator=seeded(0)
-    ).shape == (0, 4, 3)
 
 
 @pytest.mark.parametrize(
     ("name", "densities"),
     [("naive", 7 * 9), ("shared", 7), ("marginalised", 14), ("coloured", 14), ("taylor", 21),
-     ("annealed", 7 * (3 + 3 * 2 + 1)), ("top", 7 * 8 + 1), ("warm", 1 + 7 * 3)],
+     ("annealed", 7 * (2 + 2 * 2 + 1)), ("top", 7 * 8 + 1), ("warm", 1 + 7 * 3)],
 )  # fmt: skip
 def test_costs(name: str, densities: float) -> None:
     """Densities a state as documented; a sweep of two classes costs two ``log_ratios``."""
@@ -413,7 +471,7 @@ def only_zero(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "estimate",
-    [identity.naive, identity.shared, identity.marginalised, identity.log_marginal, annealed],
+    [identity.shared, identity.marginalised, identity.log_marginal, annealed],
 )
 def test_forbidden_draws(estimate: Callable[..., Tensor]) -> None:
     """No draw from x_t = 1111 has a density: the message names the state."""
@@ -426,29 +484,30 @@ def test_forbidden_draws(estimate: Callable[..., Tensor]) -> None:
 def test_refusals() -> None:
     dense, lattice = SherringtonKirkpatrick(6, 1.0), Ising(2, 0.4)
     black_box = from_callable(hard_core, 5, 2)
+    half_forbidden = Tilted(Ising((2, 3), 0.4), torch.tensor([[0, -torch.inf]]).repeat(6, 1))
+    clash = torch.tensor([[1, 1, 0, 0, 0]])
     noise, g = UniformNoise(2), seeded(0)
     x = torch.zeros(2, 6, dtype=torch.long)
     one = {"num_samples": 1, "generator": g}
     for estimate in (identity.coloured, identity.log_marginal_coloured):
-        with pytest.raises(ValueError, match="no colouring.*use marginalised"):
+        with pytest.raises(ValueError, match=r"no colouring.*use marginalised"):
             estimate(dense, noise, x, 0.5, **one)
         with pytest.raises(ValueError, match="forbids the draw"):
-            forbidding = torch.zeros(6, 2).index_fill(1, torch.tensor([1]), -torch.inf)
-            sparse = Tilted(Ising((2, 3), 0.4), forbidding)
-            estimate(sparse, noise, x, 1.0, num_samples=50, generator=g)
-    with pytest.raises(ValueError, match="no gradient.*use marginalised"):
+            estimate(half_forbidden, noise, x, 1.0, num_samples=50, generator=g)
+    with pytest.raises(ValueError, match=r"no gradient.*use marginalised"):
         identity.taylor(black_box, noise, x[:, :5], 0.5, **one)
-    with pytest.raises(ValueError, match="t ranges from 1.5"):
+    with pytest.raises(ValueError, match=r"t ranges from 1\.5"):
         identity.shared(dense, noise, x, 1.5, **one)
     with pytest.raises(ValueError, match="noise has 3 values"):
         identity.shared(dense, UniformNoise(3), x, 0.5, **one)
     with pytest.raises(ValueError, match=r"expected \(b, d\)"):
         identity.shared(dense, noise, x[0], 0.5, **one)
+    with pytest.raises(ValueError, match="b at least 1"):
+        identity.shared(dense, noise, x[:0], 0.5, **one)
     with pytest.raises(ValueError, match="top_k is 3"):
         identity.top_marginalised(dense, noise, x, 0.5, top_k=3, **one)
     with pytest.raises(ValueError, match="where top_k looks"):
-        ones = torch.tensor([[1, 1, 0, 0, 0]])
-        identity.top_marginalised(black_box, noise, ones, 0.5, top_k=1, **one)
+        identity.top_marginalised(black_box, noise, clash, 0.5, top_k=1, **one)
     for bad in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="num_samples is"):
             identity.marginalised(dense, noise, x, 0.5, num_samples=bad, generator=g)
@@ -462,5 +521,4 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"x_0 = \[0, 0, 0, 1\] is forbidden"):
         identity.warm(lattice, noise, 1 - state, 0.0, state, num_sweeps=1, generator=g)
     with pytest.raises(ValueError, match=r"x_0 = \[1, 1, 0, 0, 0\] is forbidden"):
-        clash = torch.tensor([[1, 1, 0, 0, 0]])
         identity.warm(black_box, noise, clash, 0.5, clash, num_sweeps=1, generator=g)

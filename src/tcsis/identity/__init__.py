@@ -19,8 +19,7 @@ shared by the sites, t (b,), as for one time a site, t (b, d).  The estimators o
 `log_marginal_from` goes on from an earlier time.
 """
 
-from tcsis.identity.annealed import annealed, log_marginal_annealed, warm
-from tcsis.identity.coloured import coloured, log_marginal_coloured
+from tcsis.identity.colour import coloured, log_marginal_coloured
 from tcsis.identity.marginal import log_marginal, log_marginal_from
 from tcsis.identity.one_shot import (
     marginalised,
@@ -30,6 +29,7 @@ from tcsis.identity.one_shot import (
     taylor,
     top_marginalised,
 )
+from tcsis.identity.walkers import annealed, log_marginal_annealed, warm
 
 __all__ = [
     "annealed",

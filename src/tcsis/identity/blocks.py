@@ -21,7 +21,9 @@ from tcsis.noise import Time, UniformNoise, per_site
 from tcsis.targets.base import Target
 
 MAX_ENTRIES = 2**20
-"""At most this many numbers, states × draws × d × v, are held in one tensor (8 MB in float64)."""
+"""At most this many numbers, states × draws × d × v, are worked on at a time (8 MB in float64),
+but always one state.  A keyword ``max_entries`` lowers the bound and changes no result; walkers,
+which draw as they go, run a block at a time."""
 
 Evaluate = Callable[[Tensor, Tensor, Tensor], Tensor]
 """x_t (n, d), log k_t(x_t^i | u) (n, d, v) and draws x_0 (n, k, d) -> an estimate a state."""
@@ -58,7 +60,7 @@ def blocks(
 ) -> Iterator[tuple[slice, torch.Generator]]:
     """Blocks of states that need ``entries`` numbers each, and the generator of each block."""
     size = max(1, MAX_ENTRIES // entries)
-    starts = range(0, max(len(x_t), 1), size)
+    starts = range(0, len(x_t), size)
     seeds = torch.randint(2**62, (len(starts),), device=generator.device, generator=generator)
     for start, seed in zip(starts, seeds.tolist(), strict=True):
         yield slice(start, start + size), torch.Generator(x_t.device).manual_seed(seed)
@@ -100,8 +102,8 @@ def check_states(
 
 def lay_out(name: str, t: Time, x_t: Tensor) -> Tensor:
     """Times of the states x_t (b, d) as (b, 1) or (b, d), which read site by site in any batch."""
-    if x_t.ndim != 2:
-        raise ValueError(f"x_t has shape {tuple(x_t.shape)}: expected (b, d)")
+    if x_t.ndim != 2 or not len(x_t):
+        raise ValueError(f"x_t has shape {tuple(x_t.shape)}: expected (b, d) with b at least 1")
     if not isinstance(t, Tensor):
         t = torch.tensor(t, dtype=torch.float64)
     return per_site(name, t.to(x_t.device), x_t).expand(len(x_t), -1)

@@ -8,6 +8,7 @@ from tcsis.mcmc.balanced import (
     square_root,
     taylor_difference,
 )
+from tcsis.mcmc.chains import Chains
 from tcsis.mcmc.diagnostics import Diagnosis, diagnose
 from tcsis.mcmc.gibbs import RandomScanGibbs, SweepGibbs
 from tcsis.mcmc.kernel import Kernel, State
@@ -25,6 +26,7 @@ from tcsis.mcmc.tempering import ParallelTempering
 
 __all__ = [
     "KERNELS",
+    "Chains",
     "Diagnosis",
     "DiscreteMALA",
     "DiscreteULA",

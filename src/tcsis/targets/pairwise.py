@@ -196,6 +196,7 @@ class Pairwise(Target):
             dtype=self.dtype, device=self.device,
         )  # fmt: skip
         scaled.symmetries = self.symmetries
+        scaled._cost = self._cost
         return scaled
 
     def _find_symmetries(self) -> Symmetries:
