@@ -26,11 +26,10 @@ from tcsis.identity.blocks import (
     log_density,
     log_mean,
 )
-from tcsis.mcmc.gibbs import SweepGibbs
-from tcsis.mcmc.kernel import State
+from tcsis.mcmc.posterior import sweep_walkers
 from tcsis.noise import Time, UniformNoise
 from tcsis.targets.base import Target
-from tcsis.targets.transformed import Scaled, Tilted
+from tcsis.targets.transformed import Tilted
 
 LEAST_SHARE = 0.5
 """Walkers are resampled when their effective number is below this share of their number."""
@@ -76,7 +75,7 @@ def annealed(
         x_0 = draw(noise, x_t[rows], t[rows], num_chains, own)
         walkers = climb(target, x_t[rows], fields, x_0, num_rungs, sweeps_per_rung, own)
         posterior = Tilted(target, fields)
-        x_0 = sweep(posterior, walkers.x_0, sweeps_per_rung, own)
+        x_0 = sweep_walkers(target, fields, walkers.x_0, sweeps_per_rung, own)
         parts.append(mean_conditionals(posterior, x_0, walkers.log_weight))
     return torch.cat(parts)
 
@@ -140,7 +139,7 @@ def warm(
         check_starts(posterior, x_t[rows], x)
         means = []
         for _ in range(num_sweeps):
-            x = sweep(posterior, x, 1, own)
+            x = sweep_walkers(target, fields, x, 1, own)
             means.append(mean_conditionals(posterior, x, torch.zeros_like(x[..., 0]).double()))
         denoisers.append(log_mean(torch.stack(means), 0).log_softmax(-1))
         moved.append(x)
@@ -163,8 +162,8 @@ def climb(
     for rung in range(num_rungs):
         if rung:
             walkers = resample(walkers, generator)
-            power = Tilted(Scaled(target, rung / num_rungs), fields)
-            x_0 = sweep(power, walkers.x_0, sweeps_per_rung, generator)
+            scale = rung / num_rungs
+            x_0 = sweep_walkers(target, fields, walkers.x_0, sweeps_per_rung, generator, scale)
         log_weight = walkers.log_weight + log_density(target, x_0) / num_rungs
         check_allowed(x_t, log_weight)
         walkers = Walkers(x_0, log_weight, walkers.log_taken)
@@ -187,13 +186,6 @@ def resample(walkers: Walkers, generator: torch.Generator) -> Walkers:
         walkers.log_weight.masked_fill(low[:, None], 0.0),
         torch.where(low, walkers.log_marginal, walkers.log_taken),
     )
-
-
-def sweep(target: Target, x_0: Tensor, num_sweeps: int, generator: torch.Generator) -> Tensor:
-    state = State(x_0)
-    for _ in range(num_sweeps):
-        state, _ = SweepGibbs().step(target, state, generator)
-    return state.x
 
 
 def mean_conditionals(posterior: Target, x_0: Tensor, log_weight: Tensor) -> Tensor:

@@ -1,8 +1,13 @@
-"""Pairwise targets on the CPU, compiled: many chains at once, each with its own random stream."""
+"""Pairwise targets on the CPU, compiled: many chains at once, each with its own random stream.
+
+numba keeps machine code beside the sources, and makes it anew when the file of a function changes,
+but not when a file it imports does: after a change to ``lanes`` or ``random``, delete ``*.nb?`` in
+``__pycache__``.
+"""
 
 from tcsis.mcmc.compiled.arrays import PairwiseArrays
 from tcsis.mcmc.compiled.kernels import COMPILED, CompiledKernel
-from tcsis.mcmc.compiled.moves import energies, step, swendsen_wang, sweep, wolff
+from tcsis.mcmc.compiled.moves import energies, step, sweep, swendsen_wang, wolff
 from tcsis.mcmc.compiled.random import make_streams
 
 __all__ = [
@@ -12,7 +17,7 @@ __all__ = [
     "energies",
     "make_streams",
     "step",
-    "swendsen_wang",
     "sweep",
+    "swendsen_wang",
     "wolff",
 ]

@@ -4,9 +4,10 @@ Where every table is a + b·[u = v], which includes every target with V = 2, the
 
     log p̄(x) = Σ_e b_e·[x_i = x_j] + Σ_i h_i(x_i) + constant        (agreement form)
 
-with b = 2J and h_i(v) = ±h_i for spins.  Any other target keeps its tables.  The neighbours of
-site i, and what belongs to the bonds to them, are entries ``start[i]`` to ``start[i + 1]`` of the
-arrays of length 2m; every bond is there twice, once from each end.
+with h_i(0) = 0; spins have b = 2J and h_i(1) = 2h_i.  Any other target keeps its tables.
+
+The neighbours of site i, and what belongs to the bonds to them, are entries ``start[i]`` to
+``start[i + 1]`` of the arrays of length 2m; every bond is there twice, once from each end.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ Ints = NDArray[np.int32]
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Counts = NDArray[np.int64]
+
+MAX_VALUES = 255
+"""Tokens are bytes, and one byte is kept free."""
 
 AGREEMENT_TOLERANCE = 1e-12
 """Tables this close to a + b·[u = v], relative to the largest entry, count as that."""
@@ -46,22 +50,25 @@ class PairwiseArrays:
     @classmethod
     def of(cls, target: Pairwise) -> PairwiseArrays:
         """The arrays of ``target``; make them once and keep them."""
+        if target.num_values > MAX_VALUES:
+            raise ValueError(f"{target} has more than {MAX_VALUES} values, too many for one byte")
         edges, couplings = target.edges.numpy(), target.couplings.numpy()
         if target.num_values == 2:
             strength, field, constant = target.spin_form
             j, h = strength.numpy(), field.numpy()
-            fields = np.stack([-h, h], axis=1)
-            return cls._from_agreement(edges, 2 * j, fields, constant - j.sum())
-        fields = target.fields.numpy()
+            fields = np.stack([np.zeros_like(h), 2 * h], axis=1)
+            return cls._from_agreement(edges, 2 * j, fields, constant - j.sum() - h.sum())
+        fields = target.fields.numpy() - target.fields.numpy()[:, :1]
+        constant = target.constant + float(target.fields[:, 0].sum())
         split = split_agreement(couplings)
         if split is not None:
             a, b = split
-            return cls._from_agreement(edges, b, fields, target.constant + a.sum())
+            return cls._from_agreement(edges, b, fields, constant + a.sum())
         start, neighbours, edge = adjacency(edges, target.num_sites)
         both_ways = np.concatenate([couplings, couplings.transpose(0, 2, 1)])
         tables, index = np.unique(both_ways, axis=0, return_inverse=True)
         return cls(
-            start, neighbours, fields, target.constant, None,
+            start, neighbours, fields, constant, None,
             tables, index.reshape(-1)[edge].astype(np.int32),
         )  # fmt: skip
 
@@ -88,7 +95,7 @@ class PairwiseArrays:
     @cached_property
     def has_fields(self) -> bool:
         """Whether some site prefers a value by itself."""
-        return bool((self.fields != self.fields[:, :1]).any())
+        return bool(self.fields.any())
 
     @cached_property
     def opposite(self) -> Bytes:
@@ -112,23 +119,24 @@ class PairwiseArrays:
     @cached_property
     def levels(self) -> tuple[Doubles, Ints]:
         """The different values of |b|, (n,), and which of them a bond has, (2m,)."""
+        assert self.agreement is not None
         values, index = np.unique(np.abs(self.agreement), return_inverse=True)
         return values, index.astype(np.int32)
 
     @cached_property
     def spin_odds(self) -> tuple[Singles, Singles]:
         """V = 2: offset (d,) and weight (2m,) of the log-odds of value 1 at site i,
-        h_i(1) - h_i(0) + Σ_j b_ij (2x_j - 1) = offset_i + Σ_j weight_ij x_j."""
+        h_i(1) + Σ_j b_ij (2x_j - 1) = offset_i + Σ_j weight_ij x_j."""
         assert self.agreement is not None
         site = np.repeat(np.arange(self.num_sites), np.diff(self.start))
         pull = np.bincount(site, weights=self.agreement, minlength=self.num_sites)
-        offset = self.fields[:, 1] - self.fields[:, 0] - pull
+        offset = self.fields[:, 1] - pull
         return offset.astype(np.float32), (2 * self.agreement).astype(np.float32)
 
     @cached_property
-    def site_classes(self) -> tuple[Doubles, Bytes]:
-        """V = 2: the different (degree, h(1) - h(0)) of sites, (n, 2), and the class of each."""
-        kinds = np.stack([np.diff(self.start), self.fields[:, 1] - self.fields[:, 0]], axis=1)
+    def site_classes(self) -> tuple[Doubles, Ints]:
+        """V = 2: the different (degree, h(1)) of sites, (n, 2), and the class of each."""
+        kinds = np.stack([np.diff(self.start), self.fields[:, 1]], axis=1)
         classes, index = np.unique(kinds, axis=0, return_inverse=True)
         return classes, index.reshape(-1).astype(np.int32)
 
@@ -137,7 +145,7 @@ def adjacency(edges: NDArray[np.int64], d: int) -> tuple[Ints, Ints, NDArray[np.
     """``start`` (d + 1,), ``neighbours`` (2m,) and, for each entry, the number of its edge; m is
     added to that when the entry looks along the edge backwards."""
     site, other = edges.T.reshape(-1), edges[:, ::-1].T.reshape(-1)
-    order = np.argsort(site, kind="stable")
+    order = np.lexsort((other, site))
     start = np.searchsorted(site[order], np.arange(d + 1))
     return start.astype(np.int32), other[order].astype(np.int32), order
 

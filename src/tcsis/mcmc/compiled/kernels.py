@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tcsis.mcmc.compiled.arrays import Bytes, Counts, Doubles, PairwiseArrays, Words
-from tcsis.mcmc.compiled.moves import step, swendsen_wang, sweep, wolff
+from tcsis.mcmc.compiled.arrays import Bytes, Doubles, PairwiseArrays, Words
+from tcsis.mcmc.compiled.moves import step, sweep, swendsen_wang, wolff
 from tcsis.mcmc.compiled.random import make_streams
 from tcsis.targets.pairwise import Pairwise
 
@@ -16,8 +16,8 @@ Run = Callable[[Bytes, Doubles, int], float]
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """``move`` changes chains by a number of steps and returns the share of proposals accepted;
-    a step costs as much as ``whole`` densities, or else as the ratios of one site."""
+    """``move`` changes chains by a number of steps and returns the share of proposals accepted.
+    A step goes over the ``whole`` state, which costs about a density, or over one site."""
 
     name: str
     move: Move

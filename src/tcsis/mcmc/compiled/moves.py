@@ -15,16 +15,18 @@ from numpy.typing import ArrayLike
 
 from tcsis.mcmc.compiled.arrays import Bytes, Counts, Doubles, PairwiseArrays, Words
 from tcsis.mcmc.compiled.clusters import cluster_model, swendsen_wang_moves, wolff_moves
-from tcsis.mcmc.compiled.energies import sum_agreements, sum_tables
+from tcsis.mcmc.compiled.energies import energy_model, sum_energies
 from tcsis.mcmc.compiled.lanes import WIDTH
 from tcsis.mcmc.compiled.odds import odds_model, step_odds, sweep_odds
 from tcsis.mcmc.compiled.tables import step_table, sweep_table, table_model
 from tcsis.mcmc.compiled.threads import share_out
 from tcsis.mcmc.compiled.values import step_values, sweep_values, value_model
 
+Kernel = Callable[..., None]
+
 RULES = ("gibbs", "metropolis")
-SWEEPS = {"table": sweep_table, "odds": sweep_odds, "values": sweep_values}
-STEPS = {"table": step_table, "odds": step_odds, "values": step_values}
+SWEEPS: dict[str, Kernel] = {"table": sweep_table, "odds": sweep_odds, "values": sweep_values}
+STEPS: dict[str, Kernel] = {"table": step_table, "odds": step_odds, "values": step_values}
 
 
 def sweep(
@@ -37,7 +39,8 @@ def sweep(
 ) -> Counts:
     """Update the sites in order 0..d-1, ``num_sweeps`` times; the number of changes, (chains,).
 
-    At scale zero a Metropolis sweep changes every site with certainty: that is no way to mix.
+    A Metropolis sweep flips every spin that is free to flip.  Without fields that can be a cycle
+    it never leaves (the stripes of a small torus, and any state at scale zero): prefer Gibbs.
     """
     form, args = choose_form(model, rule, check(model, x, streams, scale))
     return run(SWEEPS[form], x, streams, num_sweeps, x.shape[1], *args)[0]
@@ -75,16 +78,9 @@ def swendsen_wang(
 def energies(model: PairwiseArrays, x: Bytes) -> Doubles:
     """log p̄(x), (chains,)."""
     check_states(model, x)
-    total = np.full(len(x), model.constant)
-    graph, fields = (model.start, model.neighbours), model.fields
-    if model.agreement is not None:
-        share_out(sum_agreements, len(x), x.shape[1], 1, x, total, *graph, model.agreement, fields)
-    else:
-        share_out(
-            sum_tables, len(x), x.shape[1], 1, x, total, *graph,
-            model.tables, model.table_index, fields,
-        )  # fmt: skip
-    return total
+    total = np.empty((1, len(x)))
+    share_out(sum_energies, len(x), x.shape[1], WIDTH, x, total, energy_model(model))
+    return total[0]
 
 
 def choose_form(model: PairwiseArrays, rule: str, scale: Doubles) -> tuple[str, tuple[Any, ...]]:
@@ -96,27 +92,26 @@ def choose_form(model: PairwiseArrays, rule: str, scale: Doubles) -> tuple[str, 
         table = table_model(model, gibbs, scale[0])
         if table is not None:
             return "table", (table,)
-    scale_2 = np.float32(scale / math.log(2))[None, :]
+    scale_2 = (scale / math.log(2)).astype(np.float32)[None, :]
     if model.num_values == 2:
         return "odds", (gibbs, scale_2, odds_model(model))
     return "values", (gibbs, scale_2, value_model(model))
 
 
-def run(
-    kernel: Callable[..., None], x: Bytes, streams: Words, num_moves: int, work: int, *args: Any
-) -> Counts:
+def run(kernel: Kernel, x: Bytes, streams: Words, num_moves: int, work: int, *args: Any) -> Counts:
     """What ``kernel`` counts, (2, chains); ``work`` is the single-site updates of one move."""
     if num_moves < 0:
         raise ValueError(f"number of moves is {num_moves}: expected 0 or more")
     counts = np.zeros((2, len(x)), dtype=np.int64)
-    if len(x):
-        share_out(kernel, len(x), num_moves * work, WIDTH, x, streams, counts, num_moves, *args)
+    share_out(kernel, len(x), num_moves * work, WIDTH, x, streams, counts, num_moves, *args)
     return counts
 
 
 def check(model: PairwiseArrays, x: Bytes, streams: Words, scale: ArrayLike) -> Doubles:
     """``scale`` for each chain, (chains,), once everything has the right form."""
     check_states(model, x)
+    if not x.flags.writeable:
+        raise ValueError("x is read-only: expected an array to change in place")
     if streams.dtype != np.uint32 or streams.shape != (4, len(x)) or not streams.flags.c_contiguous:
         raise ValueError(
             f"streams has dtype {streams.dtype} and shape {streams.shape}: "
@@ -124,16 +119,17 @@ def check(model: PairwiseArrays, x: Bytes, streams: Words, scale: ArrayLike) -> 
         )
     scales = np.broadcast_to(np.asarray(scale, dtype=np.float64), (len(x),)).copy()
     if not np.isfinite(scales).all() or (scales < 0).any():
-        raise ValueError(f"scale is {scale}: expected finite numbers of at least 0")
+        raise ValueError(f"scale is {scales}: expected finite numbers of at least 0")
     return scales
 
 
 def check_states(model: PairwiseArrays, x: Bytes) -> None:
     d, v = model.fields.shape
-    if x.dtype != np.uint8 or x.ndim != 2 or x.shape[1] != d or not x.flags.c_contiguous:
+    has_form = x.ndim == 2 and len(x) and x.shape[1] == d and x.flags.c_contiguous
+    if x.dtype != np.uint8 or not has_form:
         raise ValueError(
             f"x has dtype {x.dtype} and shape {x.shape}: expected uint8 of shape (chains, {d}), "
             "row after row"
         )
-    if x.size and x.max() >= v:
+    if x.max() >= v:
         raise ValueError(f"x has tokens up to {x.max()}: expected 0..{v - 1}")

@@ -15,9 +15,21 @@ from numpy import float32, uint8
 
 from tcsis.mcmc.compiled.arrays import Bytes, Counts, Ints, PairwiseArrays, Singles, Words
 from tcsis.mcmc.compiled.lanes import (
-    CHUNK, FEW, FLUSH, ONE, WIDTH, ZERO, exp2, fill_uniforms, flush, load_columns, load_sites,
-    store_columns, store_sites, to_unit,
-)  # fmt: skip
+    CHUNK,
+    FEW,
+    FLUSH,
+    ONE,
+    WIDTH,
+    ZERO,
+    exp2,
+    fill_uniforms,
+    flush,
+    load_columns,
+    load_sites,
+    store_columns,
+    store_sites,
+    to_unit,
+)
 from tcsis.mcmc.compiled.random import UNIT, advance, load_stream, pick, store_stream
 
 LAST = np.uint32(UNIT - 1)

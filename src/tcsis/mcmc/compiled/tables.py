@@ -20,13 +20,22 @@ from scipy.special import expit
 
 from tcsis.mcmc.compiled.arrays import Bytes, Counts, Ints, PairwiseArrays, Words
 from tcsis.mcmc.compiled.lanes import (
-    CHUNK, FEW, FLUSH, WIDTH, fill_uniforms, flush, load_columns, load_sites, store_columns,
+    CHUNK,
+    FEW,
+    FLUSH,
+    WIDTH,
+    fill_uniforms,
+    flush,
+    load_columns,
+    load_sites,
+    store_columns,
     store_sites,
-)  # fmt: skip
+)
 from tcsis.mcmc.compiled.random import advance, load_stream, pick, store_stream, thresholds
 
 MAX_CODES = 14
-"""The longest table that is still faster than computing the probabilities."""
+MAX_CLASSES = 64
+"""Larger tables are slower than computing the probabilities."""
 
 
 class TableModel(NamedTuple):
@@ -45,13 +54,14 @@ class TableModel(NamedTuple):
 
 
 def table_model(model: PairwiseArrays, gibbs: bool, scale: float) -> TableModel | None:
-    """The table at one scale, or None where there is none or only a long one."""
+    """The table at one scale, or None where there is none or only a large one."""
     strengths, _ = model.levels
-    neighbours, opposite = model.padded_neighbours
     classes, site_class = model.site_classes
-    spins = (-1, 1) if model.has_fields else (0,)
-    per_spin = neighbours.shape[1] + 1
-    if len(strengths) > 1 or per_spin * len(spins) > MAX_CODES:
+    if len(strengths) > 1 or len(classes) > MAX_CLASSES:
+        return None
+    neighbours, opposite = model.padded_neighbours
+    spins, per_spin = (-1, 1) if model.has_fields else (0,), neighbours.shape[1] + 1
+    if per_spin * len(spins) > MAX_CODES:
         return None
     degree, field = classes.T[:, :, None]  # (classes, 1)
     gain = strengths.sum() * (2 * np.arange(per_spin) - degree)  # (classes, codes of one spin)
@@ -116,7 +126,8 @@ def _table_row(model: Any, site: int) -> Any:
     """The thresholds of a site as a tuple, which stays in registers throughout a lane loop."""
     row = model.codes
     for code in range(len(row)):
-        row = tuple_setitem(row, code, model.table[model.site_class[site], code])
+        threshold = model.table[model.site_class[site], code]
+        row = tuple_setitem(row, code, threshold)  # type: ignore[call-arg]
     return row
 
 

@@ -8,6 +8,7 @@ threads is the one numba is set to: ``numba.set_num_threads`` or NUMBA_NUM_THREA
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from threading import Thread
 from typing import Any
 
@@ -27,7 +28,7 @@ def share_out(
     worthwhile = num_chains * num_updates // UPDATES_PER_THREAD
     num_threads = max(1, min(numba.get_num_threads(), num_blocks, worthwhile))
     bounds = np.rint(np.linspace(0, num_blocks, num_threads + 1)).astype(int) * block
-    *others, last = [(int(a), int(b)) for a, b in zip(bounds, bounds[1:], strict=False)]
+    *others, last = [(int(a), int(b)) for a, b in pairwise(bounds)]
     threads = [Thread(target=kernel, args=(*chains, *args)) for chains in others]
     for thread in threads:
         thread.start()

@@ -12,13 +12,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy import float32, uint8, uint32, uint64
+from numpy import float32, int64, uint8
 
 from tcsis.mcmc.compiled.arrays import Bytes, Counts, Ints, PairwiseArrays, Singles, Words
 from tcsis.mcmc.compiled.lanes import (
-    CHUNK, FEW, FLUSH, WIDTH, ZERO, exp2, fill_uniforms, flush, load_columns, load_sites,
-    store_columns, store_sites, to_unit,
-)  # fmt: skip
+    CHUNK,
+    FEW,
+    FLUSH,
+    WIDTH,
+    ZERO,
+    exp2,
+    fill_uniforms,
+    flush,
+    load_columns,
+    load_sites,
+    store_columns,
+    store_sites,
+    to_unit,
+)
 from tcsis.mcmc.compiled.random import UNIT, advance, load_stream, pick, store_stream
 
 
@@ -44,9 +55,9 @@ def value_model(model: PairwiseArrays) -> ValueModel:
 @njit(cache=True, forceinline=True)
 def propose(value: Any, u: Any, v: int) -> Any:
     """Another value and a uniform of its own: u·(v - 1) has an integer part and a fraction."""
-    product = uint64(u) * uint64(v - 1)
-    shifted = uint32(value) + uint32(1) + uint32(product >> uint64(31))
-    return uint8(shifted - v if shifted >= v else shifted), uint32(product & uint64(UNIT - 1))
+    product = int64(u) * (v - 1)
+    shifted = int64(value) + 1 + (product >> 31)
+    return uint8(shifted - v if shifted >= v else shifted), product & (UNIT - 1)
 
 
 # -- many chains: sites in order, lanes side by side -------------------------------------------
@@ -73,12 +84,9 @@ def _sweep_block(
 ) -> None:  # fmt: skip
     lanes, states = load_sites(x, first), load_columns(streams, first)
     changes, recent = load_columns(counts, first), np.zeros(WIDTH, np.uint8)
-    u, logits = (
-        np.empty((CHUNK, WIDTH), np.uint32),
-        np.empty((model.fields.shape[1], WIDTH), float32),
-    )
-    scales, drawn = load_columns(scale, first), np.empty(WIDTH, np.uint8)
-    work = np.empty((2, WIDTH), np.float32)
+    u, drawn = np.empty((CHUNK, WIDTH), np.uint32), np.empty(WIDTH, np.uint8)
+    logits, work = np.empty((model.fields.shape[1], WIDTH), float32), np.empty((2, WIDTH), float32)
+    scales = load_columns(scale, first)
     for _ in range(num_sweeps):
         for site in range(x.shape[1]):
             if site % CHUNK == 0:
