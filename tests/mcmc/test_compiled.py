@@ -199,10 +199,10 @@ def test_a_scale_for_each_chain(move: str) -> None:
     """Chains at three scales mixed in one batch; scale zero is the uniform distribution."""
     targets = FERROMAGNETS if move in CLUSTERS else FORMS
     for target in targets.values():
-        x, scale = uniform_states(target, NUM_CHAINS), np.resize([0.0, 0.5, 1.3], NUM_CHAINS)
+        x, scale = uniform_states(target, NUM_CHAINS), np.resize([0.0, 0.5, 1.1], NUM_CHAINS)
         streams = make_streams(2, NUM_CHAINS)
         (UPDATES | CLUSTERS)[move](PairwiseArrays.of(target), x, streams, scale)
-        for one in (0.0, 0.5, 1.3):
+        for one in (0.0, 0.5, 1.1):
             check_law(probabilities(target, one), x[scale == one], target.num_values)
 
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from scipy.stats import chi2
-from torch import Tensor
 
 from tcsis.mcmc import posterior
 from tcsis.mcmc.compiled import PairwiseArrays, make_streams
@@ -37,7 +36,7 @@ def black_box(target: Target) -> Target:
 @pytest.mark.parametrize("scale", [1.0, 0.4])
 @pytest.mark.parametrize("engine", ["compiled", "torch"])
 @pytest.mark.parametrize("target", [GLASS, POTTS, TABLES], ids=["glass", "potts", "tables"])
-def test_each_walker_follows_its_own_posterior(target: Pairwise, engine: str, scale: float) -> None:
+def test_walkers_follow_their_own_posteriors(target: Pairwise, engine: str, scale: float) -> None:
     """Three fields, thousands of walkers each, 20 sweeps; 36 χ² tests at level 1e-5: one false alarm in
     2,700 choices of the seed."""
     generator = torch.Generator().manual_seed(0)

@@ -28,7 +28,7 @@ Start = Callable[[Tensor], Chains]
 
 @dataclass(frozen=True)
 class Population:
-    """Equally weighted ``draws`` and what the way to them says of log Z.
+    """Equally weighted ``draws``, x (replica, draw, site), and what the way to them says of log Z.
 
     ``num_families`` of the first population have descendants in the last; ``log_z_error`` is
     √(Σ_f n_f²)/n over their sizes n_f, an estimate of the standard error of log Z that is good
@@ -55,7 +55,7 @@ def annealed_importance_sampling(
             chains.place(chains.x, torch.full((len(x),), after, device=x.device))
             chains.advance(steps_per_rung)
     return Draws(
-        chains.x.to(torch.uint8), log_weight,
+        chains.x.cpu().to(torch.uint8), log_weight,
         seconds=time.perf_counter() - begin, num_density_calls=cost.densities,
     )  # fmt: skip
 
@@ -67,8 +67,10 @@ def population_annealing(
     x: Tensor,
     start: Start,
     generator: torch.Generator,
+    num_draws: int,
 ) -> Population:
-    """A population from uniform states x (n, d), resampled and moved at every rung."""
+    """A population from uniform states x (n, d), resampled and moved at every rung, and observed
+    ``num_draws`` times at the last one, ``steps_per_rung`` steps apart."""
     begin = time.perf_counter()
     n, log_z = len(x), log_volume(target)
     family = torch.arange(n)
@@ -88,11 +90,16 @@ def population_annealing(
             moved = chains.x[survivors.to(chains.x.device)]
             chains.place(moved, torch.full((n,), after, device=x.device))
             chains.advance(steps_per_rung)
+        kept = [chains.x.cpu().to(torch.uint8)]
+        for _ in range(num_draws - 1):
+            chains.advance(steps_per_rung)
+            kept.append(chains.x.cpu().to(torch.uint8))
     sizes = torch.bincount(family, minlength=n).double()
     draws = Draws(
-        chains.x.to(torch.uint8),
-        seconds=time.perf_counter() - begin, num_density_calls=cost.densities,
-    )  # fmt: skip
+        torch.stack(kept, dim=1),
+        seconds=time.perf_counter() - begin,
+        num_density_calls=cost.densities,
+    )
     return Population(draws, log_z, float(sizes.square().sum().sqrt()) / n, int((sizes > 0).sum()))
 
 

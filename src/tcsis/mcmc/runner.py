@@ -107,18 +107,23 @@ def population_annealing(
     num_replicas: int = 4_096,
     num_rungs: int = 50,
     steps_per_rung: int = 10,
+    num_draws: int = 1,
     ladder: Tensor | None = None,
     seed: int = 0,
 ) -> Population:
     """Draws, log Z and its error by population annealing; see ``tcsis.mcmc.annealing``.
 
-    ``ladder`` holds the scales from 0 to 1, evenly spaced in ``num_rungs`` rungs by default.
+    ``ladder`` holds the scales from 0 to 1, evenly spaced in ``num_rungs`` rungs by default.  Once
+    there, each replica is observed ``num_draws`` times, ``steps_per_rung`` steps apart.
     """
+    check_counts(num_draws=num_draws)
     ladder, x, start = prepare_annealing(
         target, kernel, num_replicas, num_rungs, steps_per_rung, ladder, seed
     )
     generator = torch.Generator().manual_seed(seed)
-    return annealing.population_annealing(target, ladder, steps_per_rung, x, start, generator)
+    return annealing.population_annealing(
+        target, ladder, steps_per_rung, x, start, generator, num_draws
+    )
 
 
 def annealed_importance_sampling(

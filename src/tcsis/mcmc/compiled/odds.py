@@ -97,9 +97,9 @@ def _sweep_block(
         for site in range(x.shape[1]):
             if site % CHUNK == 0:
                 fill_uniforms(states, u)
-            _find_odds(lanes, site, model, odds)
+            find_odds(lanes, site, model, odds)
             if gibbs:
-                _gibbs_lanes(lanes, site, odds, scales, u, recent)
+                gibbs_lanes(lanes, site, odds, scales, u, recent)
             else:
                 _metropolis_lanes(lanes, site, odds, scales, u, recent)
             if site % FLUSH == 0:
@@ -111,7 +111,7 @@ def _sweep_block(
 
 
 @njit(cache=True, forceinline=True)
-def _find_odds(lanes: Bytes, site: int, model: Any, odds: Singles) -> None:
+def find_odds(lanes: Bytes, site: int, model: Any, odds: Singles) -> None:
     """Neighbours two at a time, which halves the traffic of the sums."""
     neighbours, weight = model.neighbours, model.weight
     entry, stop = model.start[site], model.start[site + 1]
@@ -130,7 +130,7 @@ def _find_odds(lanes: Bytes, site: int, model: Any, odds: Singles) -> None:
 
 
 @njit(cache=True, forceinline=True)
-def _gibbs_lanes(
+def gibbs_lanes(
     lanes: Bytes, site: int, odds: Singles, scale: Singles, u: Words, recent: Bytes
 ) -> None:
     for lane in range(WIDTH):

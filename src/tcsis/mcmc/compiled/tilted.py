@@ -30,8 +30,8 @@ from tcsis.mcmc.compiled.lanes import (
 )
 from tcsis.mcmc.compiled.moves import check, run
 
-find_odds, gibbs_spins = spins._find_odds, spins._gibbs_lanes
-find_logits, gibbs_values = values._find_logits, values._gibbs_lanes
+find_odds, gibbs_spins = spins.find_odds, spins.gibbs_lanes
+find_logits, gibbs_values = values.find_logits, values.gibbs_lanes
 
 LOG2_E = 1 / math.log(2)
 
@@ -55,11 +55,11 @@ def sweep_tilted(
     fields = fields.astype(np.float32) * float32(LOG2_E)
     if model.num_values == 2:
         tilt = np.ascontiguousarray((fields[..., 1] - fields[..., 0]).T)
-        kernel, arrays = sweep_tilted_spins, spins.odds_model(model)
-    else:
-        tilt = np.ascontiguousarray(fields.reshape(len(x), -1).T)
-        kernel, arrays = sweep_tilted_values, values.value_model(model)
-    return run(kernel, x, streams, num_sweeps, x.shape[1], scales, tilt, arrays)[0]
+        spin_args = (scales, tilt, spins.odds_model(model))
+        return run(sweep_tilted_spins, x, streams, num_sweeps, x.shape[1], *spin_args)[0]
+    tilt = np.ascontiguousarray(fields.reshape(len(x), -1).T)
+    value_args = (scales, tilt, values.value_model(model))
+    return run(sweep_tilted_values, x, streams, num_sweeps, x.shape[1], *value_args)[0]
 
 
 @njit(cache=True, nogil=True)

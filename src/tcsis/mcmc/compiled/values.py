@@ -91,9 +91,9 @@ def _sweep_block(
         for site in range(x.shape[1]):
             if site % CHUNK == 0:
                 fill_uniforms(states, u)
-            _find_logits(lanes, site, model, logits)
+            find_logits(lanes, site, model, logits)
             if gibbs:
-                _gibbs_lanes(logits, scales, u, site % CHUNK, drawn, work)
+                gibbs_lanes(logits, scales, u, site % CHUNK, drawn, work)
             else:
                 _metropolis_lanes(lanes, site, logits, scales, u, drawn)
             for lane in range(WIDTH):
@@ -108,7 +108,7 @@ def _sweep_block(
 
 
 @njit(cache=True, forceinline=True)
-def _find_logits(lanes: Bytes, site: int, model: Any, logits: Singles) -> None:
+def find_logits(lanes: Bytes, site: int, model: Any, logits: Singles) -> None:
     for value in range(logits.shape[0]):
         for lane in range(WIDTH):
             logits[value, lane] = model.fields[site, value]
@@ -125,7 +125,7 @@ def _find_logits(lanes: Bytes, site: int, model: Any, logits: Singles) -> None:
 
 
 @njit(cache=True, forceinline=True)
-def _gibbs_lanes(
+def gibbs_lanes(
     logits: Singles, scale: Singles, u: Words, row: int, drawn: Bytes, work: Singles
 ) -> None:
     """Draw the first value up to which the weights sum to a share u of all of them.  That value
@@ -219,7 +219,7 @@ def _set_site(
 
 @njit(cache=True, forceinline=True)
 def _gibbs_value(logits: Singles, scale: Any, u: Any) -> Any:
-    """As ``_gibbs_lanes``."""
+    """As ``gibbs_lanes``."""
     peak, total, drawn = logits[0], ZERO, uint8(0)
     for value in range(1, len(logits)):
         peak = max(peak, logits[value])
