@@ -6,10 +6,14 @@ from pathlib import Path
 import tcsis
 
 LAYERS = [
+    ("tcsis.checks",),
     ("tcsis.targets",),
     ("tcsis.noise", "tcsis.draws", "tcsis.progress"),
     ("tcsis.metrics",),
     ("tcsis.exact", "tcsis.mcmc", "tcsis.identity"),
+    ("tcsis.schedules", "tcsis.steps", "tcsis.calls"),
+    ("tcsis.trapezoidal", "tcsis.events", "tcsis.reverse"),
+    ("tcsis.planning", "tcsis.weights", "tcsis.learning_free"),
     ("tcsis.evaluate",),
 ]
 ROOT = Path(tcsis.__file__).parent

@@ -1,8 +1,9 @@
 """Independent samples, log Z and an honest verdict for unnormalised discrete distributions."""
 
-from tcsis import exact, mcmc, metrics, noise, targets
+from tcsis import exact, identity, mcmc, metrics, noise, reverse, schedules, targets
 from tcsis.draws import Draws, concatenate
 from tcsis.evaluate import Evaluation, evaluate
+from tcsis.learning_free import learning_free
 
 __version__ = "0.1.0"
 
@@ -12,8 +13,12 @@ __all__ = [
     "concatenate",
     "evaluate",
     "exact",
+    "identity",
+    "learning_free",
     "mcmc",
     "metrics",
     "noise",
+    "reverse",
+    "schedules",
     "targets",
 ]

@@ -37,8 +37,8 @@ def black_box(target: Target) -> Target:
 @pytest.mark.parametrize("engine", ["compiled", "torch"])
 @pytest.mark.parametrize("target", [GLASS, POTTS, TABLES], ids=["glass", "potts", "tables"])
 def test_walkers_follow_their_own_posteriors(target: Pairwise, engine: str, scale: float) -> None:
-    """Three fields, thousands of walkers each, 20 sweeps; 36 χ² tests at level 1e-5: one false alarm in
-    2,700 choices of the seed."""
+    """Three fields, thousands of walkers each, 20 sweeps; 36 χ² tests at level 1e-5: one false
+    alarm in 2,700 choices of the seed."""
     generator = torch.Generator().manual_seed(0)
     d, v, n = target.num_sites, target.num_values, 20_000 if engine == "compiled" else 3_000
     fields = torch.randn(3, 1, d, v, generator=generator)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_counts
 from tcsis.noise import Time, UniformNoise, per_site
 from tcsis.targets.base import Target
 
@@ -107,12 +108,6 @@ def lay_out(name: str, t: Time, x_t: Tensor) -> Tensor:
     if not isinstance(t, Tensor):
         t = torch.tensor(t, dtype=torch.float64)
     return per_site(name, t.to(x_t.device), x_t).expand(len(x_t), -1)
-
-
-def check_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} is {value!r}: expected an integer of at least 1")
 
 
 def check_allowed(x_t: Tensor, log_weight: Tensor) -> None:

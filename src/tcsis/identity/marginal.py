@@ -10,11 +10,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_counts
 from tcsis.identity.blocks import (
     MAX_ENTRIES,
     blocks,
     check_allowed,
-    check_counts,
     lay_out,
     log_density,
     log_mean,

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_counts
 from tcsis.identity.blocks import (
     MAX_ENTRIES,
     Evaluate,
     blocks,
     check_allowed,
-    check_counts,
     check_states,
     log_density,
     one_shot,

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_counts
 from tcsis.identity.blocks import (
     blocks,
     check_allowed,
-    check_counts,
     check_states,
     draw,
     log_density,

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_counts
 from tcsis.draws import Draws
 from tcsis.mcmc import annealing
 from tcsis.mcmc.annealing import Population
@@ -206,9 +207,3 @@ def initial_states(target: Target, num_chains: int, seed: int, init: Tensor | No
             f"expected (num_chains, num_sites) = {(num_chains, target.num_sites)}"
         )
     return x
-
-
-def check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if not isinstance(count, int) or count < 1:
-            raise ValueError(f"{name} is {count!r}: expected a whole number of at least 1")
