@@ -39,8 +39,8 @@ def correlation_row(draws: tcsis.Draws, target: Target) -> tuple[float, float]:
 def joint_lines() -> list[str]:
     """One line of the table for every setting."""
     lines = [
-        "| side | β | G(r) error | floor | ratio | weighted error | ESS | log Z - exact | densities "
-        "a draw | seconds | Glauber densities for that error |",
+        "| side | β | G(r) error | floor | ratio | weighted error | ESS | log Z - exact | "
+        "densities a draw | seconds | Glauber densities for that error |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for side, beta in SETTINGS:

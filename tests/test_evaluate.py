@@ -80,9 +80,44 @@ def test_bad_input() -> None:
     target = Ising(4, 0.4)
     with pytest.raises(ValueError, match="carry no log_weight"):
         tcsis.evaluate(torch.zeros(2, 16, dtype=torch.long), target, weighted=True)
-    with pytest.raises(ValueError, match="draws is empty"):
+    with pytest.raises(ValueError, match="n at least 1"):
         tcsis.evaluate(torch.zeros(0, 16, dtype=torch.long), target)
+    with pytest.raises(ValueError, match="draws is a list: expected Draws"):
+        tcsis.evaluate([[0] * 16], target)
     with pytest.raises(ValueError, match=r"x has shape \(2, 9\)"):
         tcsis.evaluate(torch.zeros(2, 9, dtype=torch.long), target)
     with pytest.raises(KeyError, match="is not among energy, site marginals"):
         tcsis.evaluate(torch.zeros(2, 16, dtype=torch.long), target)["entropy"]
+
+
+def test_a_single_draw() -> None:
+    for target in (Ising((2, 3), 0.3, field=0.1), SpinGlass(16, 1.0)):
+        evaluation = tcsis.evaluate(torch.zeros(1, target.num_sites, dtype=torch.long), target)
+        assert not evaluation["energy"].estimate.isnan()
+
+
+def test_forbidden_draws_without_weight() -> None:
+    """Annealing may end on a forbidden state, whose weight is zero and whose energy infinite."""
+    target = tcsis.targets.from_callable(
+        lambda x: torch.where(x.sum(-1) % 6 == 0, 0.0, -torch.inf), 6, 2
+    )
+    x = torch.tensor([[0] * 6, [1] * 6, [0, 1] * 3])
+    draws = tcsis.Draws(x, torch.tensor([0.0, 0.0, -torch.inf]))
+    assert tcsis.evaluate(draws, target, weighted=True)["energy"].estimate == 0
+
+
+@pytest.mark.statistical
+def test_the_floor_of_a_connected_correlation() -> None:
+    """In a field the means take most of the spread with them; the floor must follow.  The mean of
+    60 half-normal errors is known to 10 %, so 50 % is five deviations."""
+    target = Ising((2, 3), 0.3, field=3.0)
+    rows = [
+        tcsis.evaluate(tcsis.exact.draw(target, 200, seed=seed), target)["correlation"]
+        for seed in range(60)
+    ]
+    assert sum(row.error for row in rows) / 60 == pytest.approx(rows[0].floor, rel=0.5)
+
+
+def test_the_reference_is_not_what_users_draw() -> None:
+    target = SpinGlass((5, 5), 0.8, seed=1)
+    assert tcsis.evaluate(tcsis.exact.draw(target, 20_000), target)["energy histogram"].error > 0

@@ -68,7 +68,12 @@ def test_correlation_floor(beta: float, floor: float) -> None:
     assert target.lattice is not None
     lattice = target.lattice
     truth = metrics.lattice_correlation(table.pair_same, table.site_marginals, lattice)[1:]
-    terms = metrics.correlation_terms(table.states(torch.arange(65_536)), lattice, 2)[:, 1:]
+    terms = (
+        metrics.correlation_terms(
+            table.states(torch.arange(65_536)), lattice, table.site_marginals
+        )[:, 1:]
+        + 1
+    )  # without a field the mean of the terms is G - 1
     generator = torch.Generator().manual_seed(0)
 
     def drawn(n: int) -> torch.Tensor:

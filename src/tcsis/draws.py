@@ -29,8 +29,9 @@ class Draws:
     acceptance: float | None = None
 
     def __post_init__(self) -> None:
-        if self.x.ndim < 2:
-            raise ValueError(f"x has shape {tuple(self.x.shape)}: expected (n, d) or more axes")
+        if not isinstance(self.x, Tensor) or self.x.ndim < 2 or not len(self.x):
+            came = f"shape {tuple(self.x.shape)}" if isinstance(self.x, Tensor) else "no shape"
+            raise ValueError(f"x has {came}: expected a tensor (n, d) or more axes, n at least 1")
         if self.log_weight is not None and self.log_weight.shape != self.x.shape[:-1]:
             raise ValueError(
                 f"log_weight has shape {tuple(self.log_weight.shape)}: "
@@ -78,7 +79,8 @@ class Draws:
         """Standard error of ``log_z``, √((1/ess - 1)/n), by the delta method."""
         if self.ess is None or self.weights is None:
             return None
-        return math.sqrt(max(0.0, 1 / self.ess - 1) / len(self.weights))
+        excess = 1 / self.ess - 1  # by rounding a hair below zero where all weights are equal
+        return math.nan if math.isnan(excess) else math.sqrt(max(0.0, excess) / len(self.weights))
 
     @property
     def elbo(self) -> float | None:

@@ -17,6 +17,9 @@ from tcsis.targets.pairwise import Pairwise
 NUM_REFERENCE = 20_000
 """Exact draws from which the spread of an observable is taken, for its floor."""
 
+REFERENCE_SEED = 7_051_971
+"""Of those draws, one that nobody is likely to have drawn what is to be judged with."""
+
 MAX_ENERGY_BINS = 64
 
 
@@ -34,11 +37,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The rows of ``evaluate``, by name: ``evaluation["correlation"].error``."""
+    """The rows of ``evaluate``, by name: ``evaluation["correlation"].error``.  ``weighting`` says
+    for draws that have weights whether these were used."""
 
     rows: tuple[Row, ...]
     num_draws: int
     method: str | None
+    weighting: str
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -49,7 +54,8 @@ class Evaluation:
     def table(self) -> Table:
         """A table for the terminal."""
         truth = f"exact by {self.method}" if self.method else "no exact answer at this size"
-        table = Table(title=f"{self.num_draws:,} draws, {truth}", title_justify="left")
+        title = f"{self.num_draws:,} draws, {self.weighting}{truth}"
+        table = Table(title=title, title_justify="left")
         table.add_column("observable")
         for name in ("estimate", "exact", "error", "iid floor", "error/floor"):
             table.add_column(name, justify="right")
@@ -74,16 +80,22 @@ def evaluate(draws: Draws | Tensor, target: Target, *, weighted: bool = False) -
     ``draws`` is a ``Draws`` or tokens (..., d).  With ``weighted`` the estimates use the draws'
     importance weights.  Where the target is too large for exact answers the estimates stand alone.
     """
-    draws = (draws if isinstance(draws, Draws) else Draws(draws.reshape(-1, draws.shape[-1]))).flat
+    if isinstance(draws, Tensor) and draws.ndim:
+        draws = Draws(draws.reshape(-1, draws.shape[-1]))
+    if not isinstance(draws, Draws):
+        raise ValueError(f"draws is a {type(draws).__name__}: expected Draws or tokens (..., d)")
+    draws = draws.flat
     if weighted and draws.weights is None:
         raise ValueError(
             "weighted is set but the draws carry no log_weight: expected weighted=False"
         )
-    if not len(draws):
-        raise ValueError("draws is empty: expected at least one state")
     x = target.check(draws.x.to(target.device)).cpu()
-    comparison = Comparison(x, draws.weights if weighted else None, target)
-    return Evaluation(tuple(comparison.rows()), len(x), comparison.method)
+    weights = draws.weights if weighted else None
+    if weights is not None:  # a draw without weight may be a forbidden state, of infinite energy
+        x, weights = x[weights > 0], weights[weights > 0]
+    comparison = Comparison(x, weights, target)
+    weighting = "" if draws.log_weight is None else "weighted, " if weighted else "unweighted, "
+    return Evaluation(tuple(comparison.rows()), len(x), comparison.method, weighting)
 
 
 class Comparison:
@@ -91,12 +103,11 @@ class Comparison:
 
     def __init__(self, x: Tensor, weights: Tensor | None, target: Target):
         self.x, self.weights, self.target = x, weights, target
-        self.truth: exact.Exact | None = None
-        self.reference = x
-        if exact.solvable(target):
-            self.truth = exact.solve(target)
+        self.truth = exact.solve(target) if exact.solvable(target) else None
+        self.reference = x  # for the spread of observables, where there are no exact draws
         if exact.drawable(target):
-            self.reference = exact.draw(target, NUM_REFERENCE, seed=0).x.long()
+            self.reference = exact.draw(target, NUM_REFERENCE, seed=REFERENCE_SEED).x.long()
+        self.reference_marginals = metrics.site_marginals(self.reference, target.num_values)
         self.method = None if self.truth is None else self.truth.method
 
     def rows(self) -> list[Row]:
@@ -115,8 +126,12 @@ class Comparison:
 
     def energy(self) -> Row:
         estimate = metrics.mean(self.energies(self.x), self.weights)
-        truth = None if self.truth is None else torch.tensor(self.truth.mean_energy)
-        deviation = self.energies(self.reference).double().std(0)
+        truth = (
+            None
+            if self.truth is None
+            else torch.tensor(self.truth.mean_energy, dtype=torch.float64)
+        )
+        deviation = spread(self.energies(self.reference))
         return self.of_means("energy", estimate, truth, deviation)
 
     def sites(self) -> Row:
@@ -130,7 +145,8 @@ class Comparison:
         assert lattice is not None
         estimate = metrics.correlation(self.x, v, lattice, self.weights)[1:]
         truth = self.truth.correlation if self.truth is not None else None
-        deviation = metrics.correlation_terms(self.reference, lattice, v).std(0)[1:]
+        terms = metrics.correlation_terms(self.reference, lattice, self.reference_marginals)
+        deviation = spread(terms)[1:]
         return self.of_means(
             "correlation", estimate, None if truth is None else truth[1:], deviation
         )
@@ -144,8 +160,8 @@ class Comparison:
             same = self.truth.enumeration.pair_same(*edges.T)
             marginals = self.truth.enumeration.site_marginals
             truth = metrics.connected(same, marginals[edges[:, 0]], marginals[edges[:, 1]])
-        same = (self.reference[:, edges[:, 0]] == self.reference[:, edges[:, 1]]).double()
-        return self.of_means("pair correlations", estimate, truth, same.std(0) * (v / (v - 1)))
+        terms = metrics.connected_terms(self.reference, edges, self.reference_marginals)
+        return self.of_means("pair correlations", estimate, truth, spread(terms))
 
     def magnetization(self) -> Row:
         estimate = metrics.magnetization_histogram(self.x, self.weights)
@@ -192,7 +208,7 @@ class Comparison:
         return metrics.energy(x.to(self.target.device), self.target).cpu()
 
     def of_means(self, name: str, estimate: Tensor, truth: Tensor | None, deviation: Tensor) -> Row:
-        floor = metrics.mean_floor(deviation, len(self.x))
+        floor = metrics.mean_floor(deviation, len(self.x)) if len(self.reference) > 1 else None
         error = None if truth is None else float((estimate - truth).abs().mean())
         return Row(name, estimate, truth, error, floor)
 
@@ -206,9 +222,14 @@ class Comparison:
         """A histogram whose truth is a histogram of exact draws, with an error of its own."""
         if not exact.drawable(self.target):
             return Row(name, estimate)
-        both = 1 / (1 / len(self.x) + 1 / len(self.reference))
-        floor = metrics.total_variation_floor(reference, int(both))
+        both = round(1 / (1 / len(self.x) + 1 / len(self.reference)))
+        floor = metrics.total_variation_floor(reference, max(1, both))
         return Row(name, estimate, reference, metrics.total_variation(estimate, reference), floor)
+
+
+def spread(values: Tensor) -> Tensor:
+    """The standard deviation over draws, (n, ...) -> (...); zero for a single one."""
+    return values.double().std(0, correction=min(1, len(values) - 1))
 
 
 def number(value: float | None) -> str:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from tcsis import identity, mcmc, reverse, schedules
-from tcsis.checks import check_counts
+from tcsis.checks import check_counts, make_generator
 from tcsis.draws import Draws, concatenate
 from tcsis.identity.walkers import Walkers, climb, mean_conditionals, resample
 from tcsis.mcmc.posterior import sweep_walkers
@@ -138,7 +138,7 @@ class ReverseSampler:
         check_counts(n=n, batch_size=batch_size)
         if schedule is None:
             schedule = default_schedule(self.target)
-        generator = torch.Generator(self.target.device).manual_seed(seed)
+        generator = make_generator(seed, "reverse", self.target.device)
         parts = []
         for rows in torch.arange(n).split(batch_size):
             denoiser = self.estimator(self.target, self.noise, generator)
@@ -171,7 +171,7 @@ class JointSampler:
         """n independent draws with log_weight from the annealing."""
         check_counts(n=n)
         begin = time.perf_counter()
-        generator = torch.Generator(self.target.device).manual_seed(seed)
+        generator = make_generator(seed, "reverse", self.target.device)
         with counting(self.target) as cost:
             first = mcmc.annealed_importance_sampling(
                 self.target, num_chains=n, num_rungs=self.num_rungs, seed=seed

@@ -78,13 +78,22 @@ def pair_correlations(
     return connected(mean(x[:, i] == x[:, j], weights), marginals[i], marginals[j])
 
 
-def correlation_terms(x: Tensor, lattice: Lattice, num_values: int) -> Tensor:
-    """What one draw contributes to G(r), up to the mean: (n, d) -> (n, max_distance + 1)."""
-    v = num_values
-    terms = []
-    for r in range(lattice.max_distance + 1):
-        i, j = lattice.pairs(r).to(x.device).T
-        terms.append(((x[:, i] == x[:, j]).double().mean(-1) - 1 / v) * (v / (v - 1)))
+def connected_terms(x: Tensor, pairs: Tensor, marginals: Tensor) -> Tensor:
+    """What one draw contributes to C_ij to first order, up to a constant, (n, d) -> (n, m):
+    V/(V-1)·([x_i = x_j] - p_j(x_i) - p_i(x_j)), for spins (s_i - m_i)(s_j - m_j)."""
+    i, j = pairs.T
+    v = marginals.shape[-1]
+    p_j = marginals[j].expand(len(x), -1, -1).gather(-1, x[:, i, None].long()).squeeze(-1)
+    p_i = marginals[i].expand(len(x), -1, -1).gather(-1, x[:, j, None].long()).squeeze(-1)
+    return ((x[:, i] == x[:, j]).double() - p_j - p_i) * (v / (v - 1))
+
+
+def correlation_terms(x: Tensor, lattice: Lattice, marginals: Tensor) -> Tensor:
+    """The same for G(r), from (d, v) marginals: (n, d) -> (n, max_distance + 1)."""
+    terms = [
+        connected_terms(x, lattice.pairs(r), marginals).mean(-1)
+        for r in range(lattice.max_distance + 1)
+    ]
     return torch.stack(terms, dim=-1)
 
 
@@ -100,7 +109,9 @@ def magnetization_histogram(x: Tensor, weights: Tensor | None = None) -> Tensor:
 
 def histogram(index: Tensor, size: int, weights: Tensor | None = None) -> Tensor:
     """Share of the draws in each of ``size`` bins, (n,) -> (size,)."""
-    share = torch.full(index.shape, 1 / len(index)) if weights is None else weights
+    share = (
+        torch.full(index.shape, 1 / len(index), dtype=torch.float64) if weights is None else weights
+    )
     return torch.bincount(index.cpu(), share.double().cpu(), minlength=size)
 
 

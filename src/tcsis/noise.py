@@ -18,6 +18,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_num_values
+
 Time = Tensor | float
 
 
@@ -75,8 +77,7 @@ class UniformNoise:
     schedule: Schedule = field(default_factory=LogLinear)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.num_values, int) or self.num_values < 2:
-            raise ValueError(f"num_values is {self.num_values!r}: expected an integer, at least 2")
+        check_num_values(self.num_values)
 
     # -- the kernel --------------------------------------------------------------------------
 

@@ -28,4 +28,5 @@ def late_progress(what: str, total: int, enabled: bool = True) -> Iterator[Calla
     try:
         yield tick
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()

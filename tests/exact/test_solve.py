@@ -173,7 +173,7 @@ def test_too_large(call) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: exact.draw(Ising(4, 0.4), 0), "n is 0: expected at least one draw"),
+        (lambda: exact.draw(Ising(4, 0.4), 0), "n is 0: expected an integer of at least 1"),
         (
             lambda: exact.solve(from_callable(lambda x: x.sum(-1) - torch.inf, 3, 2)),
             "forbids every state",
@@ -183,3 +183,18 @@ def test_too_large(call) -> None:
 def test_bad_input(call, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
+
+
+def test_scores_check_what_they_are_given() -> None:
+    target, noise = Ising((2, 3), 0.3), UniformNoise(2)
+    x = torch.zeros(4, 6, dtype=torch.uint8)
+    score = exact.score(target, noise, x, 0.3)
+    assert (score[..., 0] == 0).all()
+    torch.testing.assert_close(score, exact.score(target, noise, x.long(), 0.3))
+    for call in (exact.score, exact.denoiser):
+        with pytest.raises(ValueError, match="tokens from 5 to 5"):
+            call(target, noise, x + 5, 0.3)
+        with pytest.raises(ValueError, match="x has shape"):
+            call(target, noise, x[:, :3], 0.3)
+        with pytest.raises(ValueError, match="noise has 3 values"):
+            call(target, UniformNoise(3), x, 0.3)

@@ -64,3 +64,10 @@ def test_chains_that_disagree_are_not_mixed() -> None:
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match=r"expected \(chain, draw, site\)"):
         mcmc.diagnose(exact.draw(Ising(4, 0.3), 10), Ising(4, 0.3))
+
+
+def test_independent_draws_of_a_dominant_state_are_not_stuck() -> None:
+    """Some chains of five draws repeat a frequent state by chance; that is no reason for alarm."""
+    target = Ising(2, 0.5)
+    draws = exact.draw(target, 2_000, seed=3).x.reshape(400, 5, 4)
+    assert mcmc.diagnose(Draws(draws), target).verdict != "stuck"

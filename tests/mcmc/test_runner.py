@@ -277,10 +277,15 @@ ISING = Ising(4, 0.4)
         (lambda: ParallelTempering(scales=(0.5, 0.2, 1.0)), "scales is [0.5, 0.2, 1.0]"),
         (lambda: ParallelTempering(scales=(0.5, 0.9)), "to 1"),
         (lambda: LocallyBalanced(num_flips=0), "num_flips is 0"),
-        (lambda: mcmc.sample(ISING, LocallyBalanced(num_flips=17)), "at most num_sites = 16"),
+        (lambda: mcmc.sample(ISING, mcmc.Metropolis), "expected a name or a kernel value"),
+        (lambda: mcmc.sample(ISING, 5), "kernel is 5"),
+        (lambda: mcmc.sample(ISING, burn_in="a"), "burn_in is 'a'"),
+        (lambda: mcmc.sample(ISING, seed="a"), "seed is 'a': expected an integer"),
+        (lambda: ParallelTempering("tempering"), "kernel is parallel tempering itself"),
+        (lambda: mcmc.population_annealing(ISING, ladder=[0, float("nan"), 1]), "ladder has nan"),
         (lambda: mcmc.DiscreteMALA(step_size=0.0), "step_size is 0.0"),
         (lambda: mcmc.PathAuxiliary(length=0), "length is 0"),
-        (lambda: mcmc.population_annealing(ISING, num_replicas=0), "num_chains is 0"),
+        (lambda: mcmc.population_annealing(ISING, num_replicas=0), "num_replicas is 0"),
         (
             lambda: mcmc.population_annealing(ISING, ladder=torch.tensor([0.0, 0.5])),
             "ladder is [0.0, 0.5]: expected rising numbers from 0 to 1",
@@ -292,3 +297,38 @@ def test_bad_input(call, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kernel", ["metropolis", "glauber"])
+def test_one_seed_makes_independent_streams(kernel: str) -> None:
+    """Initial states and moves from one seed must not know of each other: with one chain a seed,
+    the mean weight over 800 seeds is Z within 4.5 standard errors."""
+    target = from_callable(lambda x: 1.5 * x.double().sum(-1), 2, 2)
+    log_z = tcsis.exact.solve(target).log_z
+    run = {"num_chains": 1, "num_rungs": 2}
+    log_weight = [
+        mcmc.annealed_importance_sampling(target, kernel, **run, seed=seed).log_weight
+        for seed in range(800)
+    ]
+    weight = (torch.cat(log_weight) - log_z).exp()
+    assert abs(float(weight.mean()) - 1) < 4.5 * float(weight.std()) / 800**0.5
+
+
+def test_forbidden_populations_are_named() -> None:
+    target = from_callable(lambda x: torch.where(x.sum(-1) == 12, 0.0, -torch.inf), 12, 2)
+    with pytest.raises(ValueError, match="forbids all 5 states of the population"):
+        mcmc.population_annealing(target, num_replicas=5)
+    with pytest.raises(ValueError, match="forbids all 5 states of the population"):
+        mcmc.annealed_importance_sampling(target, num_chains=5)
+
+
+def test_short_runs_are_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    mcmc.sample(ISING, num_chains=2, num_steps=3)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_small_systems_take_every_kernel() -> None:
+    target = Potts((2,), 3, 0.7)
+    for kernel in KERNELS:
+        assert mcmc.sample(target, kernel, num_chains=3, num_steps=4).x.shape == (3, 4, 2)

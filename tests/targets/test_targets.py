@@ -4,6 +4,7 @@ import math
 import re
 
 import networkx
+import numpy as np
 import pytest
 import torch
 
@@ -277,3 +278,63 @@ def test_gradient_of_a_black_box_is_refused() -> None:
     target = from_callable(lambda x: x.sum(-1).double(), 3, 2)
     with pytest.raises(ValueError, match="has no gradient: pass relaxed="):
         target.taylor_log_ratios(torch.zeros(3, dtype=torch.long))
+
+
+def test_more_bonds_than_the_lattice_has() -> None:
+    """A lattice only lays out the sites: the colouring must be proper for the bonds there are."""
+    edges = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [0, 2]]
+    target = Pairwise(edges, torch.ones(6, 2, 2), torch.zeros(6, 2), lattice=Lattice((6,), "open"))
+    assert target.colouring is not None
+    i, j = target.edges.T
+    assert (target.colouring[i] != target.colouring[j]).all()
+
+
+def test_numpy_integers_are_integers() -> None:
+    assert Potts(np.int64(3), np.int32(3), 0.5).num_sites == 9
+    assert from_callable(lambda x: x.sum(-1).double(), np.int64(4), 2).num_sites == 4
+
+
+def test_functions_may_work_in_place() -> None:
+    """The common way from tokens to spins must not reach back into the caller's states."""
+
+    def log_density(x: torch.Tensor) -> torch.Tensor:
+        x[x == 0] = -1
+        return (x * x.roll(1, -1)).double().sum(-1)
+
+    target = from_callable(log_density, 4, 2)
+    x = torch.zeros(3, 4, dtype=torch.long)
+    assert target.log_density(x).tolist() == [4, 4, 4]
+    assert x.eq(0).all()
+    assert target.log_ratios(x)[0, 0].tolist() == [0, -4]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Potts(3, 256, 1.0), "num_values is 256: expected at most 255"),
+        (lambda: from_callable(lambda x: x.sum(-1).double(), 1, 300), "num_values is 300"),
+        (lambda: Pairwise([], [], torch.zeros(0, 2)), "num_sites is 0"),
+        (lambda: Pairwise([], torch.ones(7, 2, 2), torch.ones(3, 2)), "edges has dtype"),
+        (lambda: Pairwise(None, [], torch.ones(3, 2)), "edges is None"),
+        (lambda: Pairwise([], [], torch.ones(3, 2), constant=NAN), "constant has nan"),
+        (lambda: Pairwise([], [], torch.ones(3, 2), lattice=Lattice((2, 2))), "has 4 sites"),
+        (lambda: Pairwise.from_spins(None), "couplings is None: expected numbers"),
+        (lambda: Pairwise.from_spins(SYMMETRIC * 1j), "couplings is complex"),
+        (lambda: Pairwise.from_dense(torch.zeros(2, 2, 2, 2), torch.zeros(3, 3)), "fields has"),
+        (lambda: RBM(torch.zeros(3, 0), torch.zeros(3), torch.zeros(0)), "num_hidden is 0"),
+        (lambda: SherringtonKirkpatrick("a", 1.0), "num_sites is 'a'"),
+        (lambda: SpinGlass(4, 1.0, seed="a"), "seed is 'a'"),
+        (lambda: from_callable(lambda x: None, 3, 2), "returned a NoneType"),
+    ],
+)
+def test_more_bad_parameters(build, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        build()
+    assert "\n" not in str(error.value)
+
+
+def test_empty_batches() -> None:
+    nothing = torch.zeros(0, 9, dtype=torch.long)
+    for target in (Ising(3, 0.3), Potts(3, 3, 0.3)):
+        assert target.log_density(nothing).shape == (0,)
+        assert target.log_ratios(nothing).shape == (0, 9, target.num_values)

@@ -16,6 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_integer, make_generator
 from tcsis.draws import Draws
 from tcsis.exact import kaufman, transfer
 from tcsis.exact.enumeration import MAX_STATES, Enumeration
@@ -120,9 +121,8 @@ def solve(target: Target) -> Exact:
 
 def draw(target: Target, n: int, seed: int = 0) -> Draws:
     """Independent exact draws, x (n, d) uint8, each with log_weight = log Z."""
-    if n < 1:
-        raise ValueError(f"n is {n}: expected at least one draw")
-    generator = torch.Generator().manual_seed(seed)
+    n = check_integer("n", n)
+    generator = make_generator(seed, "exact draws")
     start = time.perf_counter()
     if enumerable(target):
         table = Enumeration(target)

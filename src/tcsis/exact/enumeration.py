@@ -31,7 +31,7 @@ class Enumeration:
     """
 
     def __init__(self, target: Target):
-        target = target.to("cpu", torch.float64)
+        target = self.target = target.to("cpu", torch.float64)
         self.num_sites, self.num_values = target.num_sites, target.num_values
         self.num_states = self.num_values**self.num_sites
         self.log_density = torch.cat([target.log_density(x) for x in self.chunks()])
@@ -122,9 +122,8 @@ class Enumeration:
     def log_score(self, noise: UniformNoise, x_t: Tensor, t: Time) -> Tensor:
         """log p_t(x_t with site i set to v) - log p_t(x_t), (..., d) -> (..., d, v)."""
         d, v = self.num_sites, self.num_values
-        times = per_site("t", torch.as_tensor(t), x_t)[..., None, None, :].expand(
-            *x_t.shape[:-1], d, v, d
-        )
+        x_t, t = self.target.check(x_t), torch.as_tensor(t, dtype=torch.float64)
+        times = per_site("t", t, x_t)[..., None, None, :].expand(*x_t.shape[:-1], d, v, d)
         neighbours = x_t[..., None, None, :].repeat(*[1] * (x_t.ndim - 1), d, v, 1)
         site = torch.arange(d)
         neighbours[..., site, :, site] = torch.arange(v)
@@ -153,5 +152,10 @@ class Enumeration:
 
     def _kernel(self, noise: UniformNoise, x_t: Tensor, t: Time) -> Tensor:
         """k_{t_i}(x_t^i | v), (n, d, v) float64."""
-        t = torch.as_tensor(t, dtype=torch.float64)
+        if noise.num_values != self.num_values:
+            raise ValueError(
+                f"noise has {noise.num_values} values and the target {self.num_values}: "
+                "expected the same"
+            )
+        x_t, t = self.target.check(x_t), torch.as_tensor(t, dtype=torch.float64)
         return noise.log_kernel(x_t, t).exp().reshape(-1, self.num_sites, self.num_values)

@@ -50,8 +50,8 @@ def annealed_importance_sampling(
         chains = start(x)
         log_weight = torch.full((len(x),), log_volume(target), dtype=torch.float64)
         for before, after in zip(ladder[:-1].tolist(), ladder[1:].tolist(), strict=True):
-            log_density = target.log_density(chains.x).double().cpu()
-            log_weight += (after - before) * log_density
+            log_weight += (after - before) * target.log_density(chains.x).double().cpu()
+            check_some_allowed(target, log_weight)
             chains.place(chains.x, torch.full((len(x),), after, device=x.device))
             chains.advance(steps_per_rung)
     return Draws(
@@ -78,13 +78,8 @@ def population_annealing(
         chains = start(x)
         for before, after in zip(ladder[:-1].tolist(), ladder[1:].tolist(), strict=True):
             log_weight = (after - before) * target.log_density(chains.x).double().cpu()
-            log_mean = float(log_weight.logsumexp(0)) - math.log(n)
-            if log_mean == -math.inf:
-                raise ValueError(
-                    f"{target} forbids all {n} states of the population: "
-                    "expected some uniform states to be allowed; use more replicas"
-                )
-            log_z += log_mean
+            check_some_allowed(target, log_weight)
+            log_z += float(log_weight.logsumexp(0)) - math.log(n)
             survivors = systematic_resample(log_weight, generator)
             family = family[survivors]
             moved = chains.x[survivors.to(chains.x.device)]
@@ -101,6 +96,14 @@ def population_annealing(
         num_density_calls=cost.densities,
     )
     return Population(draws, log_z, float(sizes.square().sum().sqrt()) / n, int((sizes > 0).sum()))
+
+
+def check_some_allowed(target: Target, log_weight: Tensor) -> None:
+    if bool(log_weight.isneginf().all()):
+        raise ValueError(
+            f"{target} forbids all {len(log_weight)} states of the population: "
+            "expected some uniform states to be allowed; use more of them"
+        )
 
 
 def log_volume(target: Target) -> float:

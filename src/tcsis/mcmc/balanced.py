@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from tcsis.checks import check_counts
 from tcsis.mcmc.kernel import State, accept
 from tcsis.noise import draw_categorical
 from tcsis.targets.base import Target
@@ -70,21 +71,17 @@ class LocallyBalanced:
     num_flips: int = 1
 
     def __post_init__(self) -> None:
-        if self.num_flips < 1:
-            raise ValueError(f"num_flips is {self.num_flips}: expected at least 1")
+        check_counts(num_flips=self.num_flips)
 
     def init(self, target: Target, x: Tensor) -> State:
-        if self.num_flips > target.num_sites:
-            raise ValueError(
-                f"num_flips is {self.num_flips}: expected at most num_sites = {target.num_sites}"
-            )
         return informed_state(target, x, self.difference)
 
     def step(
         self, target: Target, state: State, generator: torch.Generator | None
     ) -> tuple[State, Tensor]:
-        active = draw_active(state.x, self.num_flips, generator)  # (..., k)
-        moves = self.draw_sequence(state, generator)  # (..., k) of site·V + value
+        most = min(self.num_flips, target.num_sites)
+        active = draw_active(state.x, most, generator)  # (..., k)
+        moves = self.draw_sequence(state, most, generator)  # (..., k) of site·V + value
         sites, values = moves // target.num_values, moves % target.num_values
         old = state.x.gather(-1, sites)
         y = state.x.scatter(-1, sites, torch.where(active, values, old))
@@ -94,10 +91,10 @@ class LocallyBalanced:
         backward = self.log_sequence(proposed, back.flip(-1), active.flip(-1))
         return accept(state, proposed, forward, backward, generator)
 
-    def draw_sequence(self, state: State, generator: torch.Generator | None) -> Tensor:
-        """An ordered choice of moves at different sites, (..., k)."""
+    def draw_sequence(self, state: State, most: int, generator: torch.Generator | None) -> Tensor:
+        """An ordered choice of ``most`` moves at different sites, (..., k)."""
         weights, chosen = log_moves(state, self.balance), []
-        for _ in range(self.num_flips):
+        for _ in range(most):
             move = draw_categorical(weights.flatten(-2), generator=generator)
             chosen.append(move)
             weights = without_site(weights, move)

@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from tcsis.checks import derive_seed, make_generator
 from tcsis.mcmc.compiled import CompiledKernel
 from tcsis.mcmc.kernel import Kernel, State
 from tcsis.targets.base import Target
@@ -36,7 +37,7 @@ class TorchChains:
 
     def __init__(self, target: Target, kernel: Kernel, x: Tensor, seed: int):
         self.target, self.kernel = target, kernel
-        self.generator = torch.Generator(target.device).manual_seed(seed)
+        self.generator = make_generator(seed, "moves", target.device)
         self.place(x)
 
     @property
@@ -60,7 +61,7 @@ class CompiledChains:
 
     def __init__(self, target: Pairwise, kernel: CompiledKernel, x: Tensor, seed: int):
         self.target, self.cost = target, kernel.cost(target)
-        self.run = kernel.prepare(target, len(x), seed)
+        self.run = kernel.prepare(target, len(x), derive_seed(seed, "moves"))
         self.place(x)
 
     @property

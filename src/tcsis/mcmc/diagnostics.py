@@ -22,6 +22,7 @@ from tcsis.targets.base import Target
 MAX_R_HAT = 1.01
 MIN_DRAWS = 4
 MIN_DRAWS_FOR_MODES = 20
+MAX_STATES_COMPARED = 16
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Diagnosis:
 
 def diagnose(draws: Draws, target: Target) -> Diagnosis:
     """Judge chains ``draws.x`` (chain, draw, site)."""
+    if not isinstance(draws, Draws):
+        raise ValueError(f"draws is a {type(draws).__name__}: expected Draws")
     x = draws.x
     if x.ndim != 3 or x.shape[1] < MIN_DRAWS:
         raise ValueError(
@@ -112,12 +115,20 @@ def order_parameter(x: Tensor, num_values: int) -> np.ndarray:
     return (x == 0).double().mean(-1).numpy()
 
 
+def expected_frozen(x: Tensor, frozen: Tensor) -> float:
+    """How many chains of independent draws would repeat one of the frozen chains' states all the
+    way, if that state is as frequent as it is in all chains together."""
+    states = x[frozen, 0].unique(dim=0)[:MAX_STATES_COMPARED]
+    shares = [float((x == state).all(-1).double().mean()) for state in states]
+    return sum(share ** x.shape[1] for share in shares) * len(x)
+
+
 def why_stuck(x: Tensor, target: Target) -> str | None:
     """A sentence if some chains do not move, or never leave a mode they must leave."""
-    moves = (x[:, 1:] != x[:, :-1]).any(-1)  # (chain, draw - 1)
-    frozen = int((~moves.any(-1)).sum())
-    if frozen:
-        return f"{frozen} of {len(x)} chains never moved"
+    frozen = ~(x[:, 1:] != x[:, :1]).any(-1).any(-1)  # (chain,)
+    count = int(frozen.sum())
+    if count == len(x) or count > 3 + 3 * expected_frozen(x, frozen):
+        return f"{count} of {len(x)} chains never moved"
     if target.symmetries.value_permutation and x.shape[1] >= MIN_DRAWS_FOR_MODES:
         counts = np.stack([(x == v).sum(-1).numpy() for v in range(target.num_values)], axis=-1)
         leader = np.where(  # the leading value, -1 where two tie

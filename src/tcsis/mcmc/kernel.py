@@ -12,7 +12,7 @@ chains of a batch move independently, with random choices of their own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ class State:
     ratios: Tensor | None = None
 
 
+@runtime_checkable
 class Kernel(Protocol):
     def init(self, target: Target, x: Tensor) -> State: ...
 

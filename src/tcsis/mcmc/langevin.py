@@ -33,8 +33,8 @@ def log_proposal(state: State, y: Tensor, step_size: float) -> Tensor:
 
 
 def check_step_size(step_size: float) -> None:
-    if not 0 < step_size < float("inf"):
-        raise ValueError(f"step_size is {step_size}: expected a positive number")
+    if not isinstance(step_size, int | float) or not 0 < step_size < float("inf"):
+        raise ValueError(f"step_size is {step_size!r}: expected a positive number")
 
 
 @dataclass(frozen=True)

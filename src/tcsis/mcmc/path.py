@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_counts
 from tcsis.mcmc.balanced import (
     Balance,
     Difference,
@@ -36,8 +37,7 @@ class PathAuxiliary:
     balance: Balance = square_root
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"length is {self.length}: expected at least 1")
+        check_counts(length=self.length)
 
     def init(self, target: Target, x: Tensor) -> State:
         return informed_state(target, x, self.difference)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from tcsis.checks import check_counts
+from tcsis.checks import check_counts, check_integer, make_generator
 from tcsis.draws import Draws
 from tcsis.mcmc import annealing
 from tcsis.mcmc.annealing import Population
@@ -25,7 +25,7 @@ from tcsis.mcmc.path import PathAuxiliary
 from tcsis.mcmc.tempering import ParallelTempering, TemperedChains
 from tcsis.progress import late_progress
 from tcsis.targets.base import Target, counting
-from tcsis.targets.pairwise import Pairwise
+from tcsis.targets.pairwise import Pairwise, as_parameter
 
 AnyKernel: TypeAlias = str | Kernel | CompiledKernel | ParallelTempering
 
@@ -74,7 +74,7 @@ def sample(
     one of "gibbs" sweeps over all of them.
     """
     check_counts(num_chains=num_chains, num_steps=num_steps, thin=thin)
-    if not 0 <= burn_in < num_steps:
+    if check_integer("burn_in", burn_in, least=0) >= num_steps:
         raise ValueError(f"burn_in is {burn_in}: expected 0 <= burn_in < num_steps = {num_steps}")
     num_draws = (num_steps - burn_in) // thin
     if not num_draws:
@@ -109,7 +109,7 @@ def population_annealing(
     num_rungs: int = 50,
     steps_per_rung: int = 10,
     num_draws: int = 1,
-    ladder: Tensor | None = None,
+    ladder: Tensor | Sequence[float] | None = None,
     seed: int = 0,
 ) -> Population:
     """Draws, log Z and its error by population annealing; see ``tcsis.mcmc.annealing``.
@@ -117,11 +117,11 @@ def population_annealing(
     ``ladder`` holds the scales from 0 to 1, evenly spaced in ``num_rungs`` rungs by default.  Once
     there, each replica is observed ``num_draws`` times, ``steps_per_rung`` steps apart.
     """
-    check_counts(num_draws=num_draws)
+    check_counts(num_replicas=num_replicas, num_draws=num_draws)
     ladder, x, start = prepare_annealing(
         target, kernel, num_replicas, num_rungs, steps_per_rung, ladder, seed
     )
-    generator = torch.Generator().manual_seed(seed)
+    generator = make_generator(seed, "resampling")
     return annealing.population_annealing(
         target, ladder, steps_per_rung, x, start, generator, num_draws
     )
@@ -134,7 +134,7 @@ def annealed_importance_sampling(
     num_chains: int = 1_000,
     num_rungs: int = 100,
     steps_per_rung: int = 1,
-    ladder: Tensor | None = None,
+    ladder: Tensor | Sequence[float] | None = None,
     seed: int = 0,
 ) -> Draws:
     """Independent weighted draws with E[w] = Z; see ``tcsis.mcmc.annealing``."""
@@ -150,15 +150,16 @@ def prepare_annealing(
     num_chains: int,
     num_rungs: int,
     steps_per_rung: int,
-    ladder: Tensor | None,
+    ladder: Tensor | Sequence[float] | None,
     seed: int,
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Chains]]:
     """The ladder, uniform states and a way to start chains at them."""
     check_counts(num_chains=num_chains, num_rungs=num_rungs, steps_per_rung=steps_per_rung)
     if ladder is None:
         ladder = torch.linspace(0, 1, num_rungs + 1, dtype=torch.float64)
+    ladder = as_parameter("ladder", ladder)
     ends_right = ladder.ndim == 1 and len(ladder) > 1 and ladder[0] == 0 and ladder[-1] == 1
-    if not ends_right or bool((ladder.diff() <= 0).any()):
+    if not ends_right or not bool((ladder.diff() > 0).all()):
         raise ValueError(f"ladder is {ladder.tolist()}: expected rising numbers from 0 to 1")
     if isinstance(find_kernel(kernel), ParallelTempering):
         raise ValueError("kernel is parallel tempering: expected a kernel that runs at one scale")
@@ -185,6 +186,10 @@ def start_chains(target: Target, kernel: AnyKernel, x: Tensor, seed: int) -> Cha
 
 def find_kernel(kernel: AnyKernel) -> Kernel | CompiledKernel | ParallelTempering:
     if not isinstance(kernel, str):
+        if isinstance(kernel, type) or not isinstance(
+            kernel, CompiledKernel | ParallelTempering | Kernel
+        ):
+            raise ValueError(f"kernel is {kernel!r}: expected a name or a kernel value")
         return kernel
     if kernel not in KERNELS:
         near = difflib.get_close_matches(kernel.lower(), KERNELS, n=1, cutoff=0)
@@ -197,7 +202,7 @@ def find_kernel(kernel: AnyKernel) -> Kernel | CompiledKernel | ParallelTemperin
 def initial_states(target: Target, num_chains: int, seed: int, init: Tensor | None) -> Tensor:
     """Uniform states or the given ones, (num_chains, d), on the target's device."""
     if init is None:
-        generator = torch.Generator().manual_seed(seed)
+        generator = make_generator(seed, "initial states")
         shape = (num_chains, target.num_sites)
         return torch.randint(target.num_values, shape, generator=generator).to(target.device)
     x = target.check(init)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tcsis.checks import make_generator
 from tcsis.mcmc.chains import Chains
 from tcsis.mcmc.kernel import decide
 from tcsis.targets.base import Target
@@ -27,6 +28,8 @@ class ParallelTempering:
     scales: tuple[float, ...] = tuple(i / 10 for i in range(1, 11))
 
     def __post_init__(self) -> None:
+        if isinstance(self.kernel, ParallelTempering) or self.kernel == "tempering":
+            raise ValueError("kernel is parallel tempering itself: expected another kernel")
         rising = all(a < b for a, b in zip(self.scales, self.scales[1:], strict=False))
         if len(self.scales) < 2 or not rising or self.scales[0] < 0 or self.scales[-1] != 1:
             raise ValueError(
@@ -49,7 +52,7 @@ class TemperedChains:
     ):
         self.target, self.num_chains = target, len(x)
         self.ladder = torch.tensor(scales, dtype=torch.float64, device=x.device)
-        self.generator = torch.Generator(x.device).manual_seed(seed)
+        self.generator = make_generator(seed, "swaps", x.device)
         self.copies = start(x.repeat_interleave(len(scales), 0))
         self.place(x)
         self.round = 0

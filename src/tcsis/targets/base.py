@@ -188,11 +188,12 @@ class Target(ABC):
             raise ValueError(
                 f"x is on {x.device} and the target on {self.device}: move one with .to()"
             )
+        x = x.long()
         if x.numel():
             low, high = (int(bound) for bound in x.aminmax())
             if low < 0 or high >= v:
                 raise ValueError(f"x has tokens from {low} to {high}: {expected}")
-        return x.long()
+        return x
 
     def require_differentiable(self) -> None:
         if not self.differentiable:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_integer, check_num_values
 from tcsis.targets.base import Target
 from tcsis.targets.lattice import Lattice
 
@@ -45,7 +46,10 @@ class CallableTarget(Target):
 
     @torch.no_grad()
     def _call(self, states: Tensor) -> Tensor:
-        values = torch.as_tensor(self.function(states))
+        # a copy, for functions that turn tokens into spins in place
+        values = self.function(states.clone())
+        if not isinstance(values, Tensor):
+            values = as_tensor(values)
         self._check_values(values, states)
         return values
 
@@ -106,9 +110,7 @@ def from_callable(
     on one-hot input, opens the methods that use gradients.  ``lattice`` lays the sites out for
     correlations and pictures.
     """
-    for name, value, least in (("num_sites", num_sites, 1), ("num_values", num_values, 2)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}: expected an integer of at least {least}")
+    num_sites, num_values = check_integer("num_sites", num_sites), check_num_values(num_values)
     if not callable(log_density):
         raise ValueError(f"log_density is a {type(log_density).__name__}: expected a function")
     if lattice is not None and lattice.num_sites != num_sites:
@@ -119,3 +121,13 @@ def from_callable(
     return CallableTarget(
         log_density, num_sites, num_values, relaxed, lattice, torch.device(device)
     )
+
+
+def as_tensor(values: object) -> Tensor:
+    """What the function returned, if it is an array of numbers."""
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"log_density returned a {type(values).__name__}: expected a tensor of floats"
+        ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 
 import torch
@@ -35,9 +36,12 @@ class Lattice:
     def of(cls, side: int | tuple[int, ...], boundary: str = "periodic") -> Lattice:
         """A square lattice for an integer ``side``, a box for a tuple of them."""
         sides = tuple(side) if isinstance(side, tuple | list) else (side, side)
-        if not all(isinstance(length, int) and not isinstance(length, bool) for length in sides):
-            raise ValueError(f"side is {side!r}: expected an integer or a tuple of integers")
-        return cls(sides, boundary)
+        try:
+            return cls(tuple(operator.index(length) for length in sides), boundary)
+        except TypeError:
+            raise ValueError(
+                f"side is {side!r}: expected an integer or a tuple of integers"
+            ) from None
 
     @property
     def periodic(self) -> bool:

@@ -16,6 +16,7 @@ import networkx
 import torch
 from torch import Tensor
 
+from tcsis.checks import check_integer, check_num_values
 from tcsis.targets.base import Symmetries, Target, check_finite
 from tcsis.targets.lattice import Lattice
 
@@ -53,10 +54,16 @@ class Pairwise(Target):
                 f"fields has shape {tuple(fields.shape)}: expected (num_sites, num_values) "
                 "with num_values at least 2"
             )
-        self.num_sites, self.num_values = fields.shape
+        self.num_sites = check_integer("num_sites", fields.shape[0])
+        self.num_values = check_num_values(fields.shape[1])
+        if lattice is not None and lattice.num_sites != self.num_sites:
+            raise ValueError(
+                f"lattice of shape {lattice.shape} has {lattice.num_sites} sites: "
+                f"expected {self.num_sites}, as fields has"
+            )
         self.fields = fields
         self.edges, self.couplings = merge_edges(edges, couplings, self.num_sites, self.num_values)
-        self.constant = float(constant)
+        self.constant = float(as_parameter("constant", constant))
         self.lattice = lattice
         self.symmetries = self._find_symmetries()
         self._place(torch.device(device or "cpu"), dtype or torch.get_default_dtype())
@@ -89,7 +96,9 @@ class Pairwise(Target):
         check_symmetric(array, array.permute(1, 0, 3, 2))
         d, v = array.shape[0], array.shape[2]
         edges = array.flatten(2).ne(0).any(-1).triu(1).nonzero()
-        fields = torch.zeros(d, v) if fields is None else fields
+        fields = torch.zeros(d, v) if fields is None else as_parameter("fields", fields)
+        if fields.shape != (d, v):
+            raise ValueError(f"fields has shape {tuple(fields.shape)}: expected (d, v) = {(d, v)}")
         return Pairwise(edges, array[edges[:, 0], edges[:, 1]], fields, **options)
 
     # -- evaluation --------------------------------------------------------------------------
@@ -99,7 +108,8 @@ class Pairwise(Target):
         return self._quadratic(phi, self._coupling_field(phi)).reshape(x.shape[:-1])
 
     def _log_ratios(self, x: Tensor) -> Tensor:
-        total = (self._coupling_field(self._embed(x)) + self._h).reshape(*x.shape, -1)
+        width = 1 if self.num_values == 2 else self.num_values
+        total = (self._coupling_field(self._embed(x)) + self._h).reshape(*x.shape, width)
         if self.num_values == 2:  # field·(s_new - s_old), which is ±2·field or zero
             return total * (2 * torch.arange(2, device=x.device) - 2 * x[..., None])
         return total - total.gather(-1, x[..., None])
@@ -178,13 +188,15 @@ class Pairwise(Target):
     def colouring(self) -> Tensor | None:
         """The lattice's own colouring, or a greedy one; None where the graph is nearly complete."""
         if self.lattice is not None:
-            return self.lattice.colouring()
+            colour = self.lattice.colouring()
+            if bool((colour[self.edges[:, 0]] != colour[self.edges[:, 1]]).all()):
+                return colour
         if self.degree > self.num_sites / 2:
             return None
         graph = networkx.Graph(self.edges.tolist())
         graph.add_nodes_from(range(self.num_sites))
-        colour = networkx.greedy_color(graph, strategy="DSATUR")
-        return torch.tensor([colour[site] for site in range(self.num_sites)])
+        by_site = networkx.greedy_color(graph, strategy="DSATUR")
+        return torch.tensor([by_site[site] for site in range(self.num_sites)])
 
     def scaled(self, scale: float | Tensor) -> Target:
         if isinstance(scale, Tensor) and scale.ndim:
@@ -274,9 +286,12 @@ class Pairwise(Target):
 
 def merge_edges(edges: Any, couplings: Any, d: int, v: int) -> tuple[Tensor, Tensor]:
     """Edges with i < j, sorted, each once, with the tables of repeated pairs added up."""
-    edges = torch.as_tensor(edges)
+    try:
+        edges = torch.as_tensor(edges)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"edges is {edges!r}: expected pairs of sites") from None
     couplings = as_parameter("couplings", couplings)
-    if edges.numel() == 0:
+    if edges.numel() == 0 and couplings.numel() == 0:
         return torch.zeros(0, 2, dtype=torch.long), torch.zeros(0, v, v, dtype=torch.float64)
     if edges.dtype.is_floating_point or edges.ndim != 2 or edges.shape[1] != 2:
         raise ValueError(
@@ -305,7 +320,13 @@ def merge_edges(edges: Any, couplings: Any, d: int, v: int) -> tuple[Tensor, Ten
 
 def as_parameter(name: str, value: Any) -> Tensor:
     """A finite float64 tensor on the CPU."""
-    parameter = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach()
+    try:
+        parameter = torch.as_tensor(value).detach()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} is {value!r}: expected numbers") from None
+    if parameter.is_complex():
+        raise ValueError(f"{name} is complex: expected real numbers")
+    parameter = parameter.to("cpu", torch.float64)
     check_finite(name, parameter)
     return parameter
 
@@ -318,7 +339,7 @@ def check_symmetric(couplings: Tensor, transposed: Tensor) -> None:
         i, j = differ.nonzero()[0].tolist()
         raise ValueError(
             f"couplings is not symmetric: [{i}, {j}] and [{j}, {i}] differ; "
-            "expected one value for each pair (symmetrise with (J + J.T) / 2)"
+            "expected one value for each pair (J + J.T if J is triangular, half of it if it is not)"
         )
     own = couplings.reshape(d, d, -1).ne(0).any(-1).diagonal().nonzero()
     if len(own):

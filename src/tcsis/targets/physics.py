@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tcsis.checks import check_integer, check_num_values, make_generator
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.pairwise import SPINS, Pairwise, as_parameter, check_beta
 
@@ -64,7 +65,7 @@ class Potts(Pairwise):
     ):
         lattice = Lattice.of(side, boundary)
         self.beta = check_beta(beta)
-        check_num_values(num_values)
+        num_values = check_num_values(num_values)
         bonds = lattice.bonds()
         same = torch.eye(num_values, dtype=torch.float64)
         super().__init__(
@@ -100,7 +101,7 @@ class SpinGlass(Pairwise):
         self.beta, self.disorder, self.seed = check_beta(beta), disorder, seed
         bonds = lattice.bonds()
         strength = torch.randn(
-            len(bonds), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+            len(bonds), dtype=torch.float64, generator=make_generator(seed, "couplings")
         )
         strength = strength.sign() if disorder == "bimodal" else strength
         super().__init__(
@@ -122,12 +123,11 @@ class SherringtonKirkpatrick(Pairwise):
     """log p̄(x) = β·Σ_{i<j} J_ij s_i s_j on the complete graph, J_ij normal of variance 1/d."""
 
     def __init__(self, num_sites: int, beta: float, seed: int = 0, **placement: Any):
-        if num_sites < 2:
-            raise ValueError(f"num_sites is {num_sites}: expected at least 2")
+        num_sites = check_integer("num_sites", num_sites, least=2)
         self.beta, self.seed = check_beta(beta), seed
         edges = torch.combinations(torch.arange(num_sites))
         strength = torch.randn(
-            len(edges), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+            len(edges), dtype=torch.float64, generator=make_generator(seed, "couplings")
         )
         super().__init__(
             edges,
@@ -149,8 +149,3 @@ def describe(lattice: Lattice | None) -> str:
     square = len(lattice.shape) == 2 and lattice.shape[0] == lattice.shape[1]
     side = lattice.shape[0] if square else lattice.shape
     return f"side={side}" + ("" if lattice.periodic else ", boundary='open'")
-
-
-def check_num_values(num_values: int) -> None:
-    if not isinstance(num_values, int) or num_values < 2:
-        raise ValueError(f"num_values is {num_values!r}: expected an integer of at least 2")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from tcsis.checks import check_counts
 from tcsis.targets.base import MAX_CHUNK_TOKENS, Target
 from tcsis.targets.pairwise import as_parameter
 
@@ -38,6 +39,7 @@ class RBM(Target):
                 f"weights has shape {tuple(self.weights.shape)}: expected (num_sites, num_hidden)"
             )
         self.num_sites, num_hidden = self.weights.shape
+        check_counts(num_sites=self.num_sites, num_hidden=num_hidden)
         for name, bias, size in (
             ("visible_bias", self.visible_bias, self.num_sites),
             ("hidden_bias", self.hidden_bias, num_hidden),
