@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt --editable
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench study clean
 
 demo: .venv/.base
 	$(BIN)/python examples/exact_answers.py runs/demo
@@ -17,8 +17,14 @@ lint: .venv/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/.base
+bench: .venv/.bench
 	$(BIN)/python benchmarks/foundation.py
+	$(BIN)/python benchmarks/chains.py
+
+study: .venv/.base
+	$(BIN)/python benchmarks/estimators.py
+	$(BIN)/python benchmarks/reverse.py
+	$(BIN)/python benchmarks/learning_free.py
 
 clean:
 	rm -rf .venv

@@ -94,7 +94,8 @@ def evaluate(draws: Draws | Tensor, target: Target, *, weighted: bool = False) -
     if weights is not None:  # a draw without weight may be a forbidden state, of infinite energy
         x, weights = x[weights > 0], weights[weights > 0]
     comparison = Comparison(x, weights, target)
-    weighting = "" if draws.log_weight is None else "weighted, " if weighted else "unweighted, "
+    uneven = draws.log_weight is not None and bool((draws.log_weight.diff() != 0).any())
+    weighting = ("weighted, " if weighted else "unweighted, ") if uneven else ""
     return Evaluation(tuple(comparison.rows()), len(x), comparison.method, weighting)
 
 

@@ -221,7 +221,6 @@ def test_refuses_what_is_no_narrow_nearest_neighbour_lattice():
     refused = [
         (Ising((3, 3, 3), 0.2), "2-D lattice"),
         (Pairwise.from_spins(torch.zeros(3, 3)), "2-D lattice"),
-        (Pairwise([[0, 1]], torch.ones(1, 2, 2), torch.zeros(9, 2), lattice=lattice), "sites"),
         (far, r"edge \[0, 5\]"),
         (wrapped, r"edge \[0, 3\]"),
         (Ising(15, 0.4), "too wide"),

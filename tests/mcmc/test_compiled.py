@@ -449,7 +449,6 @@ X, STREAMS = np.zeros((5, 4), dtype=np.uint8), make_streams(0, 5)
             lambda: swendsen_wang(TABLES, X[:, :3].copy(), STREAMS, 1),
             "not of the form a + b·[u = v]",
         ),
-        (lambda: PairwiseArrays.of(Potts(2, 256, 1.0)), "more than 255 values"),
     ],
 )  # fmt: skip
 def test_bad_input(call: Callable, message: str) -> None:

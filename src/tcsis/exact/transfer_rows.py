@@ -130,8 +130,6 @@ def obstacle(target: Target) -> str | None:
     lattice = target.lattice
     if not isinstance(target, Pairwise) or lattice is None or len(lattice.shape) != 2:
         return f"{need}: {target} is not one"
-    if lattice.num_sites != target.num_sites:
-        return f"{need}: {target} has not the sites of its lattice {lattice.shape}"
     if target.num_values ** min(lattice.shape) > MAX_ROW_STATES:
         return (
             f"{target} is too wide for the transfer matrix: its rows have "

@@ -27,9 +27,6 @@ Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-MAX_VALUES = 255
-"""Tokens are bytes, and one byte is kept free."""
-
 AGREEMENT_TOLERANCE = 1e-12
 """Tables this close to a + b·[u = v], relative to the largest entry, count as that."""
 
@@ -50,8 +47,6 @@ class PairwiseArrays:
     @classmethod
     def of(cls, target: Pairwise) -> PairwiseArrays:
         """The arrays of ``target``; make them once and keep them."""
-        if target.num_values > MAX_VALUES:
-            raise ValueError(f"{target} has more than {MAX_VALUES} values, too many for one byte")
         edges, couplings = target.edges.numpy(), target.couplings.numpy()
         if target.num_values == 2:
             strength, field, constant = target.spin_form
