@@ -26,8 +26,9 @@ NUM_DRAWS = 10_000
 CRITICAL = 0.4407
 SETTINGS = [(4, 0.28), (4, CRITICAL), (4, 0.6), (10, 0.28), (10, CRITICAL)]
 GLAUBER_SWEEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+NUM_WEIGHTED = 500
 WALKERS_AT_SIDE_SIX = 256
-CALLS_AT_SIDE_SIX = (4, 6, 8, 10, 12, 15, 18)
+CALLS_AT_SIDE_SIX = (3, 4, 6, 9, 12, 18)
 
 
 def correlation_row(draws: tcsis.Draws, target: Target) -> tuple[float, float]:
@@ -82,12 +83,12 @@ def walker_lines() -> list[str]:
     ]
     for walkers in (4, 16, 64):
         sampler = learning_free(target, carried_walkers(walkers, num_rungs=200))
-        draws = sampler.sample(1_000, seed=1)
+        draws = sampler.sample(NUM_WEIGHTED, seed=1)
         error, floor = correlation_row(draws, target)
         lines.append(
             f"| {walkers} | {error:.5f} | {floor:.5f} | {draws.ess:.2f} | "
             f"{draws.log_z - truth:+.3f} ± {draws.log_z_error:.3f} | "
-            f"{draws.num_density_calls / 1_000:.0f} | {draws.seconds:.0f} |"
+            f"{draws.num_density_calls / NUM_WEIGHTED:.0f} | {draws.seconds:.0f} |"
         )
         print(lines[-1], flush=True)
     return lines
@@ -102,7 +103,7 @@ def side_six() -> tuple[list[str], list[tuple[int, float]]]:
     lines, points = ["| calls | ESS | G(r) error | floor |", "|---|---|---|---|"], []
     for calls in CALLS_AT_SIDE_SIX:
         schedule = schedules.coloured(target, schedules.growing(order, calls))
-        draws = sampler.sample(1_000, schedule=schedule, seed=3)
+        draws = sampler.sample(NUM_WEIGHTED, schedule=schedule, seed=3)
         error, floor = correlation_row(draws, target)
         points.append((calls, draws.ess or 0.0))
         lines.append(f"| {calls} | {draws.ess:.3f} | {error:.5f} | {floor:.5f} |")
@@ -145,14 +146,14 @@ def main(folder: Path) -> None:
         "",
         *joint,
         "",
-        "## Carried walkers as a denoiser, side 10, β = 0.4407, 50 calls, 1,000 draws",
+        f"## Carried walkers as a denoiser, side 10, β = 0.4407, 50 calls, {NUM_WEIGHTED} draws",
         "",
         "Sites one by one, the odd half exactly; path weights with E[w] = Z. More walkers make a "
         "better denoiser, and the effective share of the draws shows it.",
         "",
         *walkers,
         "",
-        f"## Blocks of sites at side 6, {WALKERS_AT_SIDE_SIX} carried walkers, 1,000 draws",
+        f"## Blocks of sites at side 6, {WALKERS_AT_SIDE_SIX} carried walkers, {NUM_WEIGHTED} draws",
         "",
         *blocks,
         "",
