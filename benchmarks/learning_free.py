@@ -153,7 +153,7 @@ def main(folder: Path) -> None:
         "",
         *walkers,
         "",
-        f"## Blocks of sites at side 6, {WALKERS_AT_SIDE_SIX} carried walkers, {NUM_WEIGHTED} draws",
+        f"## Blocks at side 6, {WALKERS_AT_SIDE_SIX} carried walkers, {NUM_WEIGHTED} draws",
         "",
         *blocks,
         "",
