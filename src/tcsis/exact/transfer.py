@@ -32,6 +32,7 @@ from tcsis.exact.transfer_rows import (
     rescale,
     tails,
 )
+from tcsis.metrics import connected
 from tcsis.targets import Target
 
 __all__ = [
@@ -289,10 +290,8 @@ def open_laws(rows: Rows, reach: int) -> tuple[Tensor, list[Tensor]]:
 
 def association(pairs: Tensor) -> Tensor:
     """The mean over pairs of V/(V-1)·Σ_v [P(v, v) - P(v)·P'(v)], (m, v, v) -> ()."""
-    v = pairs.shape[-1]
-    chance = (pairs.sum(1) * pairs.sum(2)).sum(1)
     same = pairs.diagonal(dim1=1, dim2=2).sum(1)
-    return (same - chance).mean() * v / (v - 1)
+    return connected(same, pairs.sum(2), pairs.sum(1)).mean()
 
 
 def pick(odds: Tensor, uniform: Tensor) -> Tensor:
