@@ -79,7 +79,7 @@ def test_coloured_leaves_an_independent_class_for_the_end() -> None:
         ),
     ],
 )
-def test_bad_schedules_are_refused(make, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_bad_schedules_are_refused(make, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         make()
     assert "\n" not in str(error.value)
@@ -110,7 +110,7 @@ def test_growing_blocks_use_every_site(num_sites: int, data: st.DataObject) -> N
 
 @pytest.mark.parametrize("alpha", [LogLinear(), LogLinear(0.01), Cosine(), Geometric()])
 @pytest.mark.parametrize("make", [schedules.uniform_grid, schedules.cosine_grid])
-def test_grids_fall_from_one_to_zero(alpha, make) -> None:  # type: ignore[no-untyped-def]
+def test_grids_fall_from_one_to_zero(alpha, make) -> None:
     noise = UniformNoise(3, alpha)
     grid = make(noise, 7)
     schedules.parallel(2, grid)  # which checks it

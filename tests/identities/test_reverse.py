@@ -307,7 +307,7 @@ def mean_weight_score(
 
 def check_mean_weight(*args: object, **options: object) -> None:
     """Within 4 standard errors; false alarms about 8e-4 (Student's t, 19 degrees of freedom)."""
-    assert abs(mean_weight_score(*args, **options)) < 4  # type: ignore[arg-type]
+    assert abs(mean_weight_score(*args, **options)) < 4
 
 
 def per_site(num_sites: int) -> schedules.Schedule:
@@ -338,7 +338,7 @@ def test_mean_weight_is_z_with_a_wrong_denoiser(name: str, step: str, schedule: 
 @pytest.mark.parametrize("schedule", [Cosine(), Geometric(high=3.0)])
 def test_mean_weight_is_z_for_other_noise(schedule: object) -> None:
     """Geometric noise up to α = 0.05 never becomes uniform; the weights know."""
-    noise = UniformNoise(2, schedule)  # type: ignore[arg-type]
+    noise = UniformNoise(2, schedule)
     times = schedules.parallel(4, schedules.uniform_grid(noise, 3))
     check_mean_weight(SMALL, exact_denoiser(SMALL, noise), noise, times, tweedie)
 
@@ -367,12 +367,12 @@ def test_wrong_weights_are_found_out() -> None:
     """The same check refuses a ratio with its sign turned, and weights without the start."""
 
     class Turned(Factorised):
-        def reverse(self, *args):  # type: ignore[no-untyped-def]
+        def reverse(self, *args):
             x_s, log_ratio = super().reverse(*args)
             return x_s, -log_ratio
 
     class Unstarted(Factorised):
-        def reverse(self, denoiser, noise, x_t, t, s, generator):  # type: ignore[no-untyped-def]
+        def reverse(self, denoiser, noise, x_t, t, s, generator):
             x_s, log_ratio = super().reverse(denoiser, noise, x_t, t, s, generator)
             return x_s, log_ratio - (t == 1).sum(-1) * math.log(noise.num_values)
 
@@ -421,7 +421,7 @@ def test_batches_and_counts() -> None:
 
 
 def returns(value: object) -> steps.Denoiser:
-    return lambda x, t: value  # type: ignore[return-value]
+    return lambda x, t: value
 
 
 @pytest.mark.parametrize(
