@@ -1,6 +1,6 @@
 """Sampling without learning: error against cost, and blocks of sites at side 6.
 
-    python benchmarks/learning_free.py [FOLDER]     # about six minutes on two cores
+    python benchmarks/learning_free.py [FOLDER]     # under ten minutes on two cores
 
 Every error is that of unweighted draws and stands beside its floor.  The blocks at side 6 have a
 long-run estimate for a denoiser: carried walkers, many of them.
