@@ -112,13 +112,15 @@ def concatenate(draws: list[Draws]) -> Draws:
 
 
 def systematic_resample(log_weight: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Indices of n survivors drawn in proportion to exp(log_weight), (n,) -> (n,) sorted.
+    """Indices of n survivors in proportion to exp(log_weight), (..., n) -> (..., n) sorted.
 
-    One uniform number shifts a comb of n teeth over the cumulative weights, so each index appears
-    n·w_i times rounded up or down, and n·w_i times on average.
+    One uniform number for each population shifts a comb of n teeth over its cumulative weights, so
+    index i appears n·w_i times rounded up or down, and n·w_i times on average.
     """
-    n = len(log_weight)
-    cumulative = log_weight.double().softmax(0).cumsum(0)
-    shift = torch.rand((), dtype=torch.float64, device=log_weight.device, generator=generator)
-    teeth = (torch.arange(n, device=log_weight.device) + shift) / n * cumulative[-1]
+    *batch, n = log_weight.shape
+    cumulative = log_weight.double().softmax(-1).cumsum(-1)
+    shift = torch.rand(
+        (*batch, 1), dtype=torch.float64, device=log_weight.device, generator=generator
+    )
+    teeth = (torch.arange(n, device=log_weight.device) + shift) / n * cumulative[..., -1:]
     return torch.searchsorted(cumulative, teeth, right=True).clamp_max(n - 1)

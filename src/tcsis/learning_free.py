@@ -92,11 +92,9 @@ class CarriedWalkers:
         log_weight = self.walkers.log_weight + gain
         # a path may take a value that none of its walkers holds: they are put there, and sweep
         lost = log_weight.isneginf().all(1)
-        put = torch.where((s == 0)[:, None], x_s[:, None], x_0)
-        x_0 = torch.where(lost[:, None, None], put, x_0)
         log_weight = log_weight.masked_fill(lost[:, None], 0.0)
-        walkers = resample(replace(self.walkers, x_0=x_0, log_weight=log_weight), self.generator)
-        # what is left outside the support has no weight, but must stand where sweeps can move it
+        walkers = resample(replace(self.walkers, log_weight=log_weight), self.generator)
+        # so is what is left without weight, to stand where sweeps can move it
         put = torch.where((s == 0)[:, None], x_s[:, None], walkers.x_0)
         return replace(walkers, x_0=put)
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from tcsis.checks import check_counts
+from tcsis.draws import systematic_resample
 from tcsis.identity.blocks import (
     blocks,
     check_allowed,
@@ -172,14 +173,9 @@ def climb(
 
 def resample(walkers: Walkers, generator: torch.Generator) -> Walkers:
     """Systematic resampling of the states whose effective share of walkers is too low."""
-    n, k = walkers.log_weight.shape
+    survivors = systematic_resample(walkers.log_weight, generator)
     share = walkers.log_weight.softmax(1)  # (n, k)
-    cumulative = share.cumsum(1)
-    shift = torch.rand(n, 1, dtype=torch.float64, device=share.device, generator=generator)
-    teeth = (torch.arange(k, device=share.device) + shift) / k * cumulative[:, -1:]
-    survivors = torch.searchsorted(cumulative, teeth, right=True).clamp_max(k - 1)
-
-    low = 1 / share.square().sum(1) < LEAST_SHARE * k  # (n,)
+    low = 1 / share.square().sum(1) < LEAST_SHARE * share.shape[1]  # (n,)
     chosen = walkers.x_0.gather(1, survivors[..., None].expand_as(walkers.x_0))
     return Walkers(
         torch.where(low[:, None, None], chosen, walkers.x_0),
