@@ -4,13 +4,22 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt --editable
 
-.PHONY: demo test lint bench study clean
+.PHONY: demo test docs lint bench study clean browser
 
 demo: .venv/.base
-	$(BIN)/python examples/exact_answers.py runs/demo
+	$(BIN)/tcsis compare ising --side 4 --beta 0.4407 --methods tcsis,gwg,glauber --out runs/demo --overwrite
 
-test: .venv/.test
+test: .venv/.test browser
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+# The report is tested in a real browser; where none can be installed those tests say so and skip.
+browser:
+	@command -v chromium > /dev/null || (test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
+	  && (apt-get install -y -qq chromium || (apt-get update -qq && apt-get install -y -qq chromium)) > /dev/null 2>&1) \
+	  || echo "chromium is missing: the browser tests will be skipped; install the package chromium"
+
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: .venv/.lint
 	$(BIN)/ruff check .
@@ -25,6 +34,8 @@ study: .venv/.base
 	$(BIN)/python benchmarks/estimators.py
 	$(BIN)/python benchmarks/reverse.py
 	$(BIN)/python benchmarks/learning_free.py
+	$(BIN)/python benchmarks/learned.py
+	$(BIN)/python benchmarks/ablation.py
 
 clean:
 	rm -rf .venv

@@ -19,8 +19,8 @@ import torch
 
 import tcsis
 from tcsis import mcmc, schedules
-from tcsis.learning_free import carried_walkers, learning_free
 from tcsis.targets import Ising, Target
+from tcsis.unlearned import carried_walkers, learning_free
 
 NUM_DRAWS = 10_000
 CRITICAL = 0.4407

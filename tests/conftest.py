@@ -1,7 +1,27 @@
 """Tests run side by side on the cores, so each keeps to one thread."""
 
+from collections.abc import Callable
+
 import numba
+import pytest
 import torch
+from torch import nn
 
 torch.set_num_threads(1)
 numba.set_num_threads(1)
+
+
+@pytest.fixture
+def awake() -> Callable[..., nn.Module]:
+    """A module in float64 with random weights, away from the zeros that much of it starts at."""
+
+    def wake(module: nn.Module, seed: int = 0, scale: float = 0.3) -> nn.Module:
+        generator = torch.Generator().manual_seed(seed)
+        module.double()
+        with torch.no_grad():
+            for weights in module.parameters():
+                noise = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
+                weights.add_(noise, alpha=scale)
+        return module
+
+    return wake

@@ -6,9 +6,9 @@ from scipy.stats import chi2
 
 import tcsis
 from tcsis import identity
-from tcsis.learning_free import carried_walkers, fresh, learning_free
 from tcsis.metrics import state_index
 from tcsis.targets import Ising, Potts, SpinGlass, Target, from_callable
+from tcsis.unlearned import carried_walkers, fresh, learning_free
 
 SMALL = {"glass": SpinGlass((2, 3), 0.8, "gaussian", seed=2), "potts": Potts((2, 2), 3, 0.9)}
 

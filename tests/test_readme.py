@@ -1,18 +1,71 @@
-"""The README's Python runs as it stands."""
+"""The Python of README and guides runs as it stands, and their command lines parse."""
 
 import re
+import shlex
 from pathlib import Path
 
-README = Path(__file__).parents[1] / "README.md"
+import pytest
+from typer.main import get_command
+
+from tcsis.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", ROOT / "docs" / "your-own-density.md"]
+EXPECTED = {
+    "README.md": ["15.5222", "exact by enumeration", "Verdict("],
+    "tutorial.md": ["15.5222", "torch.Size([5000, 16])", "8.0", "tcsis", "glauber"],
+    "your-own-density.md": [],
+}
+WRITTEN = {
+    "README.md": ["report.html"],
+    "tutorial.md": ["ising.html", "compare.html", "ising-model"],
+    "your-own-density.md": ["ring.html"],
+}
 
 
-def test_readme_code_runs(capsys) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 2
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def command_lines() -> list[str]:
+    """Every ``tcsis`` command in a shell block, of all guides."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "\n".join(block for page in pages for block in blocks(page, "sh"))
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line for line in lines if line.startswith("tcsis ")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = blocks(page, "python")
+    assert found
     namespace: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), namespace)  # one after the other, as read
+    for block in found:
+        exec(compile(block, str(page), "exec"), namespace)  # one after the other, as read
     printed = capsys.readouterr().out
-    assert "93.6122" in printed
-    assert "exact by transfer matrix" in printed
-    assert "exact by enumeration" in printed
+    for text in EXPECTED[page.name]:
+        assert text in printed
+    for name in WRITTEN[page.name]:
+        assert (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_command_lines_parse(line: str) -> None:
+    group = get_command(app)
+    name, *arguments = shlex.split(line, comments=True)[1:]
+    command = group.commands[name]
+    command.make_context(name, arguments)  # which raises on what it does not know
+
+
+def test_command_lines_are_found() -> None:
+    assert len(command_lines()) > 10
+
+
+def test_the_parser_refuses_unknown_options() -> None:
+    command = get_command(app).commands["train"]
+    with pytest.raises(Exception, match="--sides"):
+        command.make_context("train", ["ising", "--sides", "4"])

@@ -95,6 +95,8 @@ def test_farthest_point_on_a_torus_a_graph_and_nothing() -> None:
     path = Pairwise([[0, 1], [1, 2], [2, 3], [3, 4]], torch.ones(4, 2, 2), torch.zeros(5, 2))
     assert schedules.farthest_point(path)[:3].tolist() == [0, 4, 2]
     assert schedules.farthest_point(path, torch.tensor([1, 3, 2])).tolist() == [1, 3, 2]
+    complete = SherringtonKirkpatrick(4, 1.0)
+    assert schedules.farthest_point(complete).tolist() == [0, 1, 2, 3]
     black_box = from_callable(lambda x: x.sum(-1).float(), 4, 2)
     assert schedules.farthest_point(black_box).tolist() == [0, 1, 2, 3]
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from tcsis.targets.base import Target
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,31 @@ class Draws:
     def elbo(self) -> float | None:
         """E[log w], a lower bound of log Z in expectation; None without weights."""
         return None if self.log_weight is None else float(self.log_weight.double().mean())
+
+    def report(self, path: str | Path, target: Target, name: str = "draws") -> None:
+        """Write a report on these draws, one HTML page, with a verdict on them.
+
+        Draws do not know where they are from, so ``target`` says what they are judged against.
+        """
+        import tcsis  # which loads reports only when they are asked for
+
+        tcsis.compare(target, [(name, self)], progress=False).report(path)
+
+    def _repr_html_(self) -> str:
+        """A small table, for notebooks."""
+        log_z = "" if self.log_z is None else f"{self.log_z:.4f} ± {self.log_z_error:.1g}"
+        shown = {
+            "draws": " × ".join(f"{size:,}" for size in self.x.shape[:-1]),
+            "sites": f"{self.x.shape[-1]:,}",
+            "ESS": "" if self.ess is None else f"{self.ess:.3f}",
+            "log Z": log_z,
+            "seconds": f"{self.seconds:.2f}",
+            "density calls": f"{self.num_density_calls:,.0f}",
+            "network calls": f"{self.num_network_calls:,.0f}",
+        }
+        heads = "".join(f"<th>{escape(name)}</th>" for name in shown)
+        cells = "".join(f"<td>{escape(value)}</td>" for value in shown.values())
+        return f"<table><thead><tr>{heads}</tr></thead><tbody><tr>{cells}</tr></tbody></table>"
 
     def to_numpy(self) -> dict[str, np.ndarray]:
         """``x`` and, where there is one, ``log_weight`` as numpy arrays."""

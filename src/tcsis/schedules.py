@@ -196,7 +196,7 @@ def distances(where: Lattice | Target) -> Tensor:
     if isinstance(where, Pairwise):
         d, edges = where.num_sites, where.edges.numpy()
         graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(d, d))
-        hops = torch.from_numpy(shortest_path(graph, directed=False, unweighted=True))
+        hops = torch.from_numpy(shortest_path(graph.tocsr(), directed=False, unweighted=True))
         return hops.where(hops.isfinite(), torch.tensor(float(d), dtype=torch.float64))
     return 1 - torch.eye(where.num_sites, dtype=torch.float64)
 

@@ -31,6 +31,10 @@ MISSING = 0.05
 """Share of reference draws beyond the sampler's reach from which on modes are called missing."""
 MOST_MODES = 16
 
+FEWEST = 25
+"""Weights from which a tail can be told."""
+ROUNDING = 1e-6
+
 
 @dataclass(frozen=True)
 class UpperBound:
@@ -159,22 +163,33 @@ def trust(draws: Draws) -> Trust:
     assert ess is not None
     k = pareto_k(log_weight)
     limit = min(1 - 1 / math.log10(n), MAX_PARETO_K) if n > 10 else 0.0
-    if k <= limit:
-        return Trust(ess, k, True, f"ESS {ess:.3f} of {n} draws is reliable (Pareto k {k:.2f})")
-    why = (
-        f"ESS {ess:.3f} means nothing: Pareto k is {k:.2f}, above {limit:.2f} for {n} draws; "
-        "a better denoiser or more steps are needed"
-    )
+    # a tail fitted to nearly equal weights has a shape, but no weight that could matter
+    even = n >= FEWEST and float(log_weight.max() - log_weight.logsumexp(0)) < 1 - math.log(n)
+    if k <= limit or even:
+        return Trust(ess, k, True, f"ESS {ess:.3f} is reliable (Pareto k {k:.2f})")
+    why = f"ESS {ess:.3f} means nothing: Pareto k is {k:.2f}, above {limit:.2f} for {n:,} draws"
     return Trust(ess, k, False, why)
 
 
 def pareto_k(log_weight: Tensor) -> float:
-    """The shape of the upper tail of the weights; -inf for weights that are all the same."""
-    if float(log_weight.max() - log_weight.min()) < 1e-6:
+    """The shape of the upper tail of the weights, infinite where there are too few to have one.
+
+    Weights on a few levels have no tail to fit; then it is -inf where no draw holds more than
+    1/√n of all weight, and infinite where one does.
+    """
+    ranked = log_weight[log_weight.isfinite()].sort(descending=True).values
+    n = len(ranked)
+    if not n or float(ranked[0] - ranked[-1]) < ROUNDING:
         return -math.inf
-    if len(log_weight) < 25:
+    if n < FEWEST:
         return math.inf
-    _, k = array_stats.psislw(log_weight.cpu().numpy())
+    cutoff = math.ceil(min(n / 5, 3 * math.sqrt(n)))  # the tail of Vehtari et al.
+    quartile = ranked[cutoff - 1 - cutoff // 4]  # the fit divides by its height above the cutoff
+    if float(quartile - ranked[cutoff]) < ROUNDING:
+        log_share = float(ranked[0] - ranked.logsumexp(0))
+        return -math.inf if log_share < -0.5 * math.log(n) else math.inf
+    # it takes log likelihoods, of which the log weights are the negative
+    _, k = array_stats.psislw(-ranked.cpu().numpy())
     return float(k)
 
 

@@ -130,6 +130,14 @@ class Pairwise(Target):
         phi = phi.reshape(-1, self._h.numel())
         return self._quadratic(phi, self._coupling_field(phi)).reshape(z.shape[:-2])
 
+    def mean_field(self, z: Tensor) -> Tensor:
+        """h_i[u] + Σ_j J_ij[u, ·]·z_j, the log density of each value of a site while the others are
+        at the weights z, (..., d, v) -> (..., d, v), up to a constant a site."""
+        phi = z @ self._spins if self.num_values == 2 else z
+        field = self._coupling_field(phi.reshape(-1, self._h.numel())) + self._h
+        field = field.reshape(*z.shape[:-1], -1)
+        return field * self._spins if self.num_values == 2 else field
+
     def _embed(self, x: Tensor) -> Tensor:
         """φ(x), (..., d) -> (n, d·r) with r = 1 for spins and r = v for one-hot vectors."""
         if self.num_values == 2:

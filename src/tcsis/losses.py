@@ -1,0 +1,256 @@
+"""One training batch as a straight line: x_0, time, x_t, estimate, model, objective.
+
+A loss takes states x_0 (b, d) of the buffer and returns a scalar and the states to put back; ways
+to compare are functions passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tcsis import identity, objectives
+from tcsis.models.diffusion import DenoiserModel, ScoreModel
+from tcsis.models.marginal import MarginalModel, distilled, hat_functions, score_at
+from tcsis.models.sequential import Sequential, log_target, site_conditionals
+from tcsis.noise import UniformNoise
+from tcsis.steps import tweedie_law
+from tcsis.targets.base import Target
+
+Loss = Callable[[Tensor, torch.Generator], tuple[Tensor, Tensor]]
+Estimate = Callable[[Tensor, Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+"""x_t (b, d), t (b, d) and the x_0 (b, d) it came from -> an estimate, and an x_0 to put back."""
+
+DrawTimes = Callable[[Tensor, torch.Generator], Tensor]
+"""Times for a batch of states, (b, d) -> (b, d)."""
+
+CENTRE_RATE = 0.05
+MOST_EXACT = 3.0
+"""Where log p̄ is exact, large ratios are those of an untrained model, and a lower cut does."""
+STUDENT_SHARE = 0.1
+
+# -- sequential -----------------------------------------------------------------------------------
+
+
+def sequential(compare: Callable[[Tensor], Tensor]) -> Loss:
+    """All the times of a sequential schedule at once: nothing has to be noised."""
+    return lambda x_0, generator: (compare(x_0), x_0)
+
+
+def by_conditionals(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
+    """Cross-entropy of every conditional with p(x_k | all other sites), for x_0 from p."""
+
+    def compare(x: Tensor) -> Tensor:
+        log_hat = site_conditionals(model, target, x)
+        return objectives.cross_entropy(model.conditionals(model.read(x)), log_hat).mean()
+
+    return compare
+
+
+def by_spread(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
+    """Half the variance of the log weights."""
+    return lambda x: objectives.spread(log_target(model, target, x) - log_q(model, x))
+
+
+def by_itakura_saito(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
+    """Itakura–Saito between the marginals of all ordered sites, which the last class leaves exact
+    at one density; log Z is learned.  Its centre moves after the batch is used, so that no state
+    is measured by itself."""
+
+    def compare(x: Tensor) -> Tensor:
+        log_p, log_hat = model.log_marginal(x), log_target(model, target, x)
+        loss = objectives.itakura_saito(log_p, log_hat, MOST_EXACT).mean()
+        with torch.no_grad():
+            model.centre += CENTRE_RATE * (log_hat - log_p).mean()
+        return loss
+
+    return compare
+
+
+def by_score_entropy(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
+    """The paper's score entropy between the same two."""
+
+    def compare(x: Tensor) -> Tensor:
+        log_hat, scale = log_target(model, target, x), model.log_scale.clone()
+        with torch.no_grad():
+            model.log_scale.copy_(objectives.running_scale(scale, log_hat.max()))
+        scale = torch.where(scale > -torch.inf, scale, model.log_scale)
+        return objectives.marginal_score_entropy(model.log_marginal(x), log_hat, scale).mean()
+
+    return compare
+
+
+def log_q(model: Sequential, x: Tensor) -> Tensor:
+    return model.log_prob(x).double().sum(1)
+
+
+# -- any times ------------------------------------------------------------------------------------
+
+
+def denoising(
+    noise: UniformNoise,
+    draw_times: DrawTimes,
+    estimate: Estimate,
+    compare: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> Loss:
+    """Noise x_0 to a time of its own, estimate there, compare."""
+
+    def loss(x_0: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        t = draw_times(x_0, generator)
+        x_t = noise.draw(x_0, t, generator=generator)
+        hat, x_0 = estimate(x_t, t, x_0, generator)
+        return compare(x_t, t, hat).mean(), x_0
+
+    return loss
+
+
+def shared_times(x: Tensor, generator: torch.Generator) -> Tensor:
+    """A uniform time for each state, one in each of b equal intervals, (b, d) -> (b, d)."""
+    b = len(x)
+    jitter = torch.rand(b, device=x.device, generator=generator)
+    place = torch.randperm(b, device=x.device, generator=generator)
+    return ((place + jitter) / b)[:, None].expand(x.shape)
+
+
+def mixed_times(order: Tensor) -> DrawTimes:
+    """For half of the states a shared time; for a quarter each, sites known or not at random, and
+    the first few of ``order`` known: what every kind of schedule meets, (b, d) -> (b, d)."""
+    rank = order.argsort()
+
+    def draw(x: Tensor, generator: torch.Generator) -> Tensor:
+        t = shared_times(x, generator)
+        kind = torch.rand(len(x), 1, device=x.device, generator=generator)
+        scatter = torch.rand(x.shape, device=x.device, generator=generator)
+        at_random = (scatter < t).to(t)
+        in_order = (rank.to(x.device) + 1 > (1 - t) * len(rank)).to(t)  # 0 to d - 1 are known
+        return torch.where(kind < 0.5, t, torch.where(kind < 0.75, at_random, in_order))
+
+    return draw
+
+
+def denoisers(model: DenoiserModel) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Compare denoisers by cross-entropy."""
+    return lambda x_t, t, hat: objectives.cross_entropy(model.denoiser(x_t, t), hat)
+
+
+def paths(model: DenoiserModel, num_calls: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Compare the Tweedie steps of length 1/K of two denoisers, K·KL(p̂(x_s|x_t) ‖ p(x_s|x_t)).
+
+    Over uniform times this is the KL divergence between the paths of K steps, which is what the
+    weights of draws suffer from; cross-entropy asks as much where no site moves.
+    """
+
+    def compare(x_t: Tensor, t: Tensor, hat: Tensor) -> Tensor:
+        s = (t - 1 / num_calls).clamp_min(0)
+        # a known site stays, where its law is 0/0: any law will do, if it is the same for both
+        known, moving = (t == 0)[..., None], t.where(t > 0, 1.0)
+        law, law_hat = (
+            tweedie_law(model.noise, log_d.where(~known, 0.0), x_t, moving, s)
+            for log_d in (model.denoiser(x_t, t), hat)
+        )
+        return num_calls * objectives.cross_entropy(law, law_hat)
+
+    return compare
+
+
+def scores(model: ScoreModel) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Compare scores by score entropy."""
+    return lambda x_t, t, hat: objectives.score_entropy(model.log_score(x_t, t), hat, x_t)
+
+
+def marginals(model: MarginalModel) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Compare marginals by Itakura–Saito."""
+
+    def compare(x_t: Tensor, t: Tensor, hat: Tensor) -> Tensor:
+        return objectives.itakura_saito(model.log_marginal(x_t, t), hat.to(model.knots.dtype))
+
+    return compare
+
+
+def scaled_marginals(model: MarginalModel) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Compare marginals by score entropy, each time in units of a running scale of its own."""
+
+    def compare(x_t: Tensor, t: Tensor, hat: Tensor) -> Tensor:
+        bins = hat_functions(model.alpha(x_t, t).mean(1), len(model.log_scale)).argmax(1)
+        hat = hat.to(model.log_scale)
+        largest = torch.full_like(model.log_scale, -torch.inf).scatter_reduce(0, bins, hat, "amax")
+        scale = model.log_scale.clone()
+        with torch.no_grad():
+            seen = largest > -torch.inf
+            moved = objectives.running_scale(scale, largest)
+            first = scale.isneginf() & seen
+            model.log_scale.copy_(torch.where(first, largest, torch.where(seen, moved, scale)))
+        scale = torch.where(scale > -torch.inf, scale, model.log_scale)[bins]
+        return objectives.marginal_score_entropy(model.log_marginal(x_t, t), hat, scale)
+
+    return compare
+
+
+def with_student(loss: Loss, model: MarginalModel, num_calls: int) -> Loss:
+    """A loss of the marginal, and beside it that of the second head on half the states: it learns
+    the Tweedie steps that the marginal's own scores make, at one random site a state."""
+    noise = model.noise
+
+    def student(x_0: Tensor, generator: torch.Generator) -> Tensor:
+        t = shared_times(x_0, generator)
+        x_t = noise.draw(x_0, t, generator=generator)
+        site = torch.randint(x_0.shape[1], (len(x_0),), device=x_0.device, generator=generator)
+        with torch.no_grad():
+            score = score_at(model, x_t, t, site, model.log_marginal(x_t, t))
+        rows = torch.arange(len(x_t), device=x_t.device)
+        t_site, x_site = t[rows, site, None], x_t[rows, site, None]
+        hat = noise.denoiser_from_log_score(score[:, None].double(), x_site, t_site.double())
+        said = distilled(model, x_t, t)[rows, site, None]
+        s = (t_site - 1 / num_calls).clamp_min(0)
+        law = tweedie_law(noise, said.double(), x_site, t_site, s)
+        law_hat = tweedie_law(noise, hat, x_site, t_site, s)
+        return num_calls * x_0.shape[1] * objectives.cross_entropy(law, law_hat).mean()
+
+    def both(x_0: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        own, moved = loss(x_0, generator)
+        return own + STUDENT_SHARE * student(moved[::2], generator), moved
+
+    return both
+
+
+# -- estimates ------------------------------------------------------------------------------------
+
+
+def warm(target: Target, noise: UniformNoise, num_sweeps: int = 1) -> Estimate:
+    """The denoiser from posterior sweeps that start at x_0, which moves on."""
+
+    def estimate(
+        x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        return identity.warm(target, noise, x_t, t, x_0, num_sweeps=num_sweeps, generator=generator)
+
+    return estimate
+
+
+def from_noise(
+    function: Callable[..., Tensor], target: Target, noise: UniformNoise, **settings: int
+) -> Estimate:
+    """An estimator that needs x_t alone."""
+
+    def estimate(
+        x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        return function(target, noise, x_t, t, generator=generator, **settings), x_0
+
+    return estimate
+
+
+def as_score(noise: UniformNoise, estimate: Estimate) -> Estimate:
+    """The log-score that belongs to an estimated denoiser."""
+
+    def converted(
+        x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        log_d, x_0 = estimate(x_t, t, x_0, generator)
+        # below a thousandth of noise the score is that of the target, and 0/0 here
+        t = t.clamp_min(1e-4)
+        return noise.log_score_from_denoiser(log_d, x_t, t), x_0
+
+    return converted

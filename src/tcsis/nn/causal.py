@@ -1,0 +1,52 @@
+"""One small network a site, each reading the sites before it: an autoregressive model.
+
+With the sites in the order they are drawn, site k has weights of its own,
+
+    a_k = silu(W1_k z_<k + b1_k),    h_k = a_k + silu(W2_k a_k + b2_k),
+    logits_k = C_k h_k + A_k z_<k + c_k,
+
+so that all conditionals of a batch of whole states come from a few batched products, and one more
+site of a draw costs the products of that site alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu
+
+
+class Causal(nn.Module):
+    """z (b, n, c) -> logits (b, n, v), where row k depends on z[:, :k] only."""
+
+    def __init__(self, num_sites: int, in_width: int, num_values: int, width: int):
+        super().__init__()
+        n, c, v, h = num_sites, in_width, num_values, width
+        fan_in = c * torch.arange(n).clamp_min(1)[:, None, None]
+        self.w1 = nn.Parameter(torch.randn(n, n * c, h) / (2 * fan_in.sqrt()))
+        self.b1 = nn.Parameter(torch.zeros(n, 1, h))
+        self.w2 = nn.Parameter(torch.randn(n, h, h) / h**0.5)
+        self.b2 = nn.Parameter(torch.zeros(n, 1, h))
+        self.readout = nn.Parameter(torch.zeros(n, h, v))
+        self.linear = nn.Parameter(torch.zeros(n, n * c, v))
+        self.bias = nn.Parameter(torch.zeros(n, 1, v))
+        before = torch.ones(n, n).tril(-1).repeat_interleave(c, dim=1)  # (n, n·c)
+        self.register_buffer("before", before[..., None], persistent=False)
+        self.before: Tensor
+
+    def forward(self, z: Tensor) -> Tensor:
+        """All sites at once, (b, n, c) -> (b, n, v)."""
+        n = len(self.w1)
+        known = z.flatten(1).expand(n, -1, -1)  # (n, b, n·c): the same states for every site
+        a = silu(torch.baddbmm(self.b1, known, self.w1 * self.before))
+        h = a + silu(torch.baddbmm(self.b2, a, self.w2))
+        logits = torch.baddbmm(self.bias, h, self.readout)
+        return torch.baddbmm(logits, known, self.linear * self.before).transpose(0, 1)
+
+    def site(self, k: int, z: Tensor) -> Tensor:
+        """The logits of site k from the sites before it, (b, k, c) -> (b, v)."""
+        known = z.flatten(1)
+        read = known.shape[1]
+        a = silu(known @ self.w1[k, :read] + self.b1[k])
+        h = a + silu(a @ self.w2[k] + self.b2[k])
+        return h @ self.readout[k] + known @ self.linear[k, :read] + self.bias[k]
