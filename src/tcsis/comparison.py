@@ -57,7 +57,7 @@ class Comparison:
 
 def compare(
     target: Target,
-    methods: Sequence[Named] = ("tcsis", "gwg", "glauber"),
+    methods: Sequence[Named] = ("tcsis", "glauber"),
     n: int = 10_000,
     *,
     seed: int = 0,

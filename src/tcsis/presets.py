@@ -43,7 +43,7 @@ def sequential(target: Target) -> Config:
         estimator=Part(name="conditionals"),
         proposal=annealed_population(target),
         optimisation=Optimisation(batch_size=512),
-        num_steps=1_500 if n <= 24 else 4_000,
+        num_steps=1_500 if n <= 24 and v == 2 else 4_000,
         num_calls=n,
         num_evaluated=10_000,
     )

@@ -56,7 +56,7 @@ class ChainSettings(Frozen):
 
 
 class CompareSettings(Frozen):
-    methods: Annotated[tuple[str, ...], Field(min_length=1)] = ("tcsis", "gwg", "glauber")
+    methods: Annotated[tuple[str, ...], Field(min_length=1)] = ("tcsis", "glauber")
     equal: Literal["seconds", "densities"] = "seconds"
 
 

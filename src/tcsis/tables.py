@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-from tcsis.report.figures import MAIN_ERRORS
-from tcsis.results import MethodResult, Observation, Result
+from tcsis.report.figures import main_error
+from tcsis.results import MethodResult, Result
 
 COLOURS = {"trusted": "green", "doubtful": "yellow", "failed": "red"}
 ROUNDING = 1e-6
@@ -16,12 +16,6 @@ COLUMNS = (
     "method", "verdict", "draws", "worth", "error", "iid floor", "log Z", "ESS", "seconds",
     "training", "densities", "network calls",
 )  # fmt: skip
-
-
-def main_error(rows: list[Observation]) -> Observation | None:
-    """The first of the observables that count most whose error is known."""
-    known = {row.name: row for row in rows if row.error is not None}
-    return next((known[name] for name in MAIN_ERRORS if name in known), None)
 
 
 def as_table(result: Result) -> Table:
@@ -60,7 +54,7 @@ def title(result: Result) -> str:
 
 
 def cells(method: MethodResult) -> list[str]:
-    row = main_error(method.weighted_rows if method.weighted else method.rows)
+    row = main_error(method)
     log_z = number(method.log_z, 4)
     if method.log_z_error and method.log_z_error > ROUNDING:
         log_z += f" ± {method.log_z_error:.1g}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tcsis import exact
 from tcsis.cli.options import GateOptions
+from tcsis.report.figures import first_error
 from tcsis.results import MethodResult
-from tcsis.tables import main_error
 from tcsis.targets.base import Target
 
 
@@ -27,7 +27,7 @@ def failures(method: MethodResult, gates: GateOptions, *, weighted: bool = False
     """A sentence for every limit that the draws miss."""
     found = []
     if gates.max_error is not None:
-        row = main_error(method.weighted_rows if weighted else method.rows)
+        row = first_error(method.weighted_rows if weighted else method.rows)
         assert row is not None and row.error is not None  # as check_target made sure
         if not row.error <= gates.max_error:
             found.append(

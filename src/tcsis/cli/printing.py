@@ -11,8 +11,9 @@ from rich.console import Console, RenderableType
 
 from tcsis import runs
 from tcsis.cli.options import PrintOptions
+from tcsis.report.figures import first_error
 from tcsis.results import Result
-from tcsis.tables import as_table, main_error
+from tcsis.tables import as_table
 
 WIDTH = 150
 """Of tables that go to a file or a pipe."""
@@ -74,5 +75,5 @@ def as_data(result: Result) -> dict[str, Any]:
 
 
 def error_of(rows: list[Any]) -> float | None:
-    row = main_error(rows)
+    row = first_error(rows)
     return None if row is None else row.error

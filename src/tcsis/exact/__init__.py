@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -91,6 +91,7 @@ def solvable(target: Target) -> bool:
     return drawable(target) or kaufman.applies(target)
 
 
+@lru_cache(maxsize=4)  # judging draws and drawing pictures of them ask again and again
 def solve(target: Target) -> Exact:
     """Exact log Z, mean energy, site marginals, G(r) and magnetisation, as far as they are known.
 

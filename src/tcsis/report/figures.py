@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -267,8 +267,13 @@ def scores(result: Result) -> Figure | None:
 
 
 def main_error(method: MethodResult) -> Observation | None:
-    rows = method.weighted_rows if method.weighted else method.rows
-    known = {row.name: row for row in rows if row.error}
+    """The error that counts most, with weights where the method is judged by them."""
+    return first_error(method.weighted_rows if method.weighted else method.rows)
+
+
+def first_error(rows: Sequence[Observation]) -> Observation | None:
+    """The first of the observables that count most whose error is known."""
+    known = {row.name: row for row in rows if row.error is not None}
     return next((known[name] for name in MAIN_ERRORS if name in known), None)
 
 
@@ -287,7 +292,7 @@ def cost(result: Result, price: Callable[[MethodResult], float], title: str) -> 
     data, keys, names = [], [], set()
     for i, method in enumerate(result.methods):
         row = main_error(method)
-        if row is None or price(method) <= 0:
+        if row is None or not row.error or price(method) <= 0:  # both axes are logarithmic
             continue
         marks = [(row.error, symbol(i), 11)]
         marks += [(row.floor, "line-ew-open", 16)] if row.floor else []

@@ -185,7 +185,7 @@ def cost(result: Result) -> Figure | None:
     known = [
         (i, m, row)
         for i, m in enumerate(result.methods)
-        if (row := main_error(m)) is not None and m.seconds + m.training_seconds > 0
+        if (row := main_error(m)) is not None and row.error and m.seconds + m.training_seconds > 0
     ]
     if len(known) < 2:
         return None
