@@ -34,8 +34,17 @@ def log_density(x):  # neighbours like to differ, and so do second neighbours
 """
 
 
+PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from tcsis.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def start(*arguments: str | Path, **options) -> subprocess.Popen:
-    command = [sys.executable, "-m", "tcsis.cli", *map(str, arguments)]
+    # a shell that runs the tests in the background has its children ignore ctrl-C
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
@@ -352,9 +361,12 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     threads = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     many = ["--preset", "tiny", "--steps", "100000", "--set", "run.checkpoint_every=0.5"]
     process = start("train", *SMALL, *many, "--n", "200", "--out", run, env=threads)
-    wait_for(lambda: checkpoint.exists(run / "checkpoint"), process)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    try:
+        wait_for(lambda: checkpoint.exists(run / "checkpoint"), process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert out == ""
     assert "Traceback" not in err
