@@ -118,8 +118,8 @@ def count(module: torch.nn.Module) -> int:
 def page(cells: list[dict[str, Any]]) -> str:
     """The table, a row a setting, means over the seeds."""
     head = (
-        "| setting | weights | training s | calls | error | floor | error, weighted | ESS "
-        "| log Z error | draws/s |\n|---|---|---|---|---|---|---|---|---|---|\n"
+        "| setting | seeds | weights | training s | calls | error | floor | error, weighted | ESS "
+        "| log Z error | draws/s |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
     )
     parts = []
     for title, method, schedule in (
@@ -136,10 +136,11 @@ def page(cells: list[dict[str, Any]]) -> str:
         parts.append(f"## {title}\n\n{head}{''.join(rows)}")
     return f"""# Learned samplers
 
-`python benchmarks/learned.py`, two cores, preset `fast`: for each setting three training runs with
-seeds 0, 1, 2 and {NUM_DRAWS:,} uncorrected draws each. Errors are the mean absolute error of G(r)
-(of all pair correlations for the graph, which has no lattice), averaged over the seeds, beside the
-error that as many perfect independent draws would show (floor). ESS is the smallest of the three,
+`python benchmarks/learned.py`, preset `fast`, two runs side by side with one core each
+(`OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1`): for each setting training runs with seeds 0, 1, 2 as far
+as the column says, and {NUM_DRAWS:,} uncorrected draws each. Errors are the mean absolute error of
+G(r) (of all pair correlations for the graph, which has no lattice), averaged over the seeds, beside
+the error that as many perfect independent draws would show (floor). ESS is the smallest of the seeds,
 log Z error the largest, training time the longest. Weighted errors use the path weights.
 
 {chr(10).join(parts)}"""
@@ -147,7 +148,7 @@ log Z error the largest, training time the longest. Weighted errors use the path
 
 def row(name: str, cells: list[dict[str, Any]]) -> str:
     if not cells:
-        return f"| {name} | | | | | | | | | |\n"
+        return f"| {name} | 0 | | | | | | | | | |\n"
 
     def mean(key: str) -> float:
         return statistics.mean(float(c[key]) for c in cells)
@@ -155,8 +156,9 @@ def row(name: str, cells: list[dict[str, Any]]) -> str:
     speed = NUM_DRAWS / mean("sample_seconds")
     worst_z = max((float(c["log_z_error"]) for c in cells), key=abs)
     return (
-        f"| {name} | {cells[0]['weights']:,} | {max(c['train_seconds'] for c in cells):.0f} "
-        f"| {mean('calls'):.1f} | {mean('error'):.4f} | {mean('floor'):.4f} "
+        f"| {name} | {len(cells)} | {cells[0]['weights']:,} "
+        f"| {max(c['train_seconds'] for c in cells):.0f} | {mean('calls'):.1f} "
+        f"| {mean('error'):.4f} | {mean('floor'):.4f} "
         f"| {mean('weighted_error'):.4f} | {min(c['ess'] for c in cells):.3f} | {worst_z:+.4f} "
         f"| {speed:,.0f} |\n"
     )
