@@ -140,8 +140,8 @@ def page(cells: list[dict[str, Any]]) -> str:
 (`OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1`): for each setting training runs with seeds 0, 1, 2 as far
 as the column says, and {NUM_DRAWS:,} uncorrected draws each. Errors are the mean absolute error of
 G(r) (of all pair correlations for the graph, which has no lattice), averaged over the seeds, beside
-the error that as many perfect independent draws would show (floor). ESS is the smallest of the seeds,
-log Z error the largest, training time the longest. Weighted errors use the path weights.
+the error that as many perfect independent draws would show (floor). ESS is the smallest of the
+seeds, log Z error the largest, training time the longest. Weighted errors use the path weights.
 
 {chr(10).join(parts)}"""
 
