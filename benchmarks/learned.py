@@ -133,7 +133,8 @@ def page(cells: list[dict[str, Any]]) -> str:
             for setting in SETTINGS
             if (setting.method, setting.schedule) == (method, schedule)
         ]
-        parts.append(f"## {title}\n\n{head}{''.join(rows)}")
+        if any(rows):
+            parts.append(f"## {title}\n\n{head}{''.join(rows)}")
     return f"""# Learned samplers
 
 `python benchmarks/learned.py`, preset `fast`, two runs side by side with one core each
@@ -142,13 +143,14 @@ as the column says, and {NUM_DRAWS:,} uncorrected draws each. Errors are the mea
 G(r) (of all pair correlations for the graph, which has no lattice), averaged over the seeds, beside
 the error that as many perfect independent draws would show (floor). ESS is the smallest of the
 seeds, log Z error the largest, training time the longest. Weighted errors use the path weights.
+Settings of the script that are not in the tables have not been measured yet.
 
 {chr(10).join(parts)}"""
 
 
 def row(name: str, cells: list[dict[str, Any]]) -> str:
     if not cells:
-        return f"| {name} | 0 | | | | | | | | | |\n"
+        return ""  # not yet measured
 
     def mean(key: str) -> float:
         return statistics.mean(float(c[key]) for c in cells)
