@@ -103,6 +103,9 @@ def test_heavy_tails_are_not_trusted() -> None:
     assert "means nothing" in verdict.why
     assert verdict.pareto_k > 0.7
     assert trust(weighted(torch.zeros(100))).trusted
+    few_larger = torch.cat([torch.zeros(3_900), torch.linspace(0.01, 0.9, 100)])
+    few_larger[-1] = 0.99  # a heavy tail by its shape, but of weights that hardly differ
+    assert trust(weighted(few_larger)).trusted
     assert not trust(weighted(normal[:20])).trusted
     with pytest.raises(ValueError, match="no log_weight"):
         trust(Draws(torch.zeros(3, 2, dtype=torch.uint8)))

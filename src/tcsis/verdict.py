@@ -203,7 +203,8 @@ def check_weights(evidence: Evidence) -> Verdict | None:
         return None
     if not trust.trusted:
         return Verdict("doubtful", trust.why)
-    tail = "" if trust.pareto_k == -math.inf else f", Pareto k {trust.pareto_k:.2f}"
+    fitted = -math.inf < trust.pareto_k <= weights.MAX_PARETO_K  # not of nearly equal weights
+    tail = f", Pareto k {trust.pareto_k:.2f}" if fitted else ""
     return Verdict("trusted", f"the weights are sound (ESS {trust.ess:.2f}{tail})")
 
 

@@ -165,7 +165,9 @@ def trust(draws: Draws) -> Trust:
     limit = min(1 - 1 / math.log10(n), MAX_PARETO_K) if n > 10 else 0.0
     # a tail fitted to nearly equal weights has a shape, but no weight that could matter
     even = n >= FEWEST and float(log_weight.max() - log_weight.logsumexp(0)) < 1 - math.log(n)
-    if k <= limit or even:
+    if even:
+        return Trust(ess, k, True, f"ESS {ess:.3f} is reliable: no weight is e times the mean")
+    if k <= limit:
         return Trust(ess, k, True, f"ESS {ess:.3f} is reliable (Pareto k {k:.2f})")
     why = f"ESS {ess:.3f} means nothing: Pareto k is {k:.2f}, above {limit:.2f} for {n:,} draws"
     return Trust(ess, k, False, why)
