@@ -47,7 +47,7 @@ def test_affordable_inverts_the_price(equal: str) -> None:
         cost = 10.0 + 2.0 * amount
         return Draws(torch.zeros(1, 1), seconds=cost, num_density_calls=cost)
 
-    plan = Plan(TARGET, 10, 0, equal, False, {})  # type: ignore[arg-type]
+    plan = Plan(TARGET, 10, 0, equal, False, {})
     assert affordable(plan, Spent(110.0, 110.0), run) == 50
     assert affordable(plan, Spent(1.0, 1.0), run) == 1
 
@@ -89,4 +89,4 @@ def test_refusals(methods: list, words: str) -> None:
 
 def test_refuses_other_costs() -> None:
     with pytest.raises(ValueError, match="equal is 'money'"):
-        tcsis.compare(TARGET, ["gibbs"], equal="money", progress=False)  # type: ignore[arg-type]
+        tcsis.compare(TARGET, ["gibbs"], equal="money", progress=False)

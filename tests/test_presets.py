@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from tcsis import assemble, presets
-from tcsis.config import Config, parse
+from tcsis.config import Config, Part, parse
 from tcsis.models.diffusion import DenoiserModel, ScoreModel
 from tcsis.models.marginal import MarginalModel
 from tcsis.models.sequential import Sequential
@@ -197,3 +197,17 @@ def test_networks_that_do_not_fit_the_target_are_refused() -> None:
     assert config.network.name == "graph"
     with pytest.raises(ValueError, match=r"not pairwise: expected network\.name dit"):
         assemble.make_model(config, TARGETS["rbm"], seed=0)
+
+
+def test_wrong_parts_are_refused_before_training() -> None:
+    target = Ising(4, 0.4)
+    noisy = presets.tiny(target, schedule="parallel").model_copy(
+        update={"estimator": Part(name="marginalised", settings={"num_smaples": 4})}
+    )
+    with pytest.raises(ValueError, match="settings of marginalised are wrong"):
+        assemble.make_loss(noisy, target, assemble.make_model(noisy, target, 0))
+    score = presets.tiny(target, schedule="parallel").model_copy(
+        update={"objective": "score-entropy"}
+    )
+    with pytest.raises(ValueError, match="noise_eps is 0"):
+        assemble.make_loss(score, target, assemble.make_model(score, target, 0))

@@ -69,6 +69,14 @@ def make_diffusion(config: Config, target: Target) -> nn.Module:
     return diffusion.DenoiserModel(noise, network)
 
 
+def check_some_signal(config: Config) -> None:
+    if config.noise_eps == 0:
+        raise ValueError(
+            "noise_eps is 0, and in pure noise a score says nothing: expected noise_eps above 0, "
+            "such as 0.001, with the objective score-entropy"
+        )
+
+
 def make_marginal(config: Config, target: Target) -> marginal.MarginalModel:
     trunk = make_trunk(config.network, target, target.num_values + 1)
     alike = config.symmetric and target.symmetries.value_permutation and target.num_values <= 3
@@ -158,6 +166,8 @@ def make_loss(config: Config, target: Target, model: nn.Module) -> Loss:
         estimate = make_marginal_estimate(config, target, noise)
         loss = losses.denoising(noise, losses.shared_times, estimate, compare)
         return losses.with_student(loss, model, config.num_calls) if distils(config) else loss
+    if config.objective == "score-entropy":
+        check_some_signal(config)
     makers = {
         "path": lambda model: losses.paths(model, config.num_calls),
         "cross-entropy": losses.denoisers,

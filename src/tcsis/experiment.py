@@ -70,6 +70,7 @@ def set_threads(threads: int | None) -> None:
     if threads is None:
         return
     torch.set_num_threads(threads)
+    # numba sets its options at run time, where no checker sees them
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     numba.set_num_threads(min(threads, most))
 

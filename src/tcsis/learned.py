@@ -86,7 +86,7 @@ class Learned:
         """The schedule that ``sample`` goes by."""
         if isinstance(self.module, Sequential):
             return self.module.schedule
-        calls = check_integer("steps", steps or self.config.num_calls)
+        calls = check_integer("steps", self.config.num_calls if steps is None else steps)
         # a correction takes another call at the states that it changes, about one in ten
         num_steps = (
             max(1, round(calls / 1.15)) if self.config.reverse_step == "trapezoidal" else calls

@@ -7,6 +7,7 @@ to compare are functions passed in.
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 
 import torch
 from torch import Tensor
@@ -233,6 +234,7 @@ def from_noise(
     function: Callable[..., Tensor], target: Target, noise: UniformNoise, **settings: int
 ) -> Estimate:
     """An estimator that needs x_t alone."""
+    signature(function).bind(target, noise, None, None, generator=None, **settings)
 
     def estimate(
         x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
@@ -249,7 +251,7 @@ def as_score(noise: UniformNoise, estimate: Estimate) -> Estimate:
         x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         log_d, x_0 = estimate(x_t, t, x_0, generator)
-        # below a thousandth of noise the score is that of the target, and 0/0 here
+        # without noise this is 0/0; the score is that of the target by then
         t = t.clamp_min(1e-4)
         return noise.log_score_from_denoiser(log_d, x_t, t), x_0
 

@@ -58,6 +58,7 @@ def find_device(device: str) -> torch.device:
     try:
         found = torch.device(device)
         torch.zeros(1, device=found).item()
+    # unknown name, torch built without it, no such operation: three kinds of the same answer
     except (RuntimeError, AssertionError, NotImplementedError):
         raise ValueError(
             f"device is {device!r}: expected one that this torch can use, such as cpu"

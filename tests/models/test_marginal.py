@@ -125,7 +125,7 @@ def test_taylor_is_exact_for_a_linear_network(target: Target) -> None:
     """Σ_i a_i·z_i."""
     model = make(target)
     slopes = normal(target.num_sites, target.num_values, seed=1)
-    model.learned = lambda z, alpha: (slopes * z).sum((1, 2))  # type: ignore[method-assign]
+    model.learned = lambda z, alpha: (slopes * z).sum((1, 2))
     x, t = some_states(target)
     score = taylor_score(model, x, t)
     torch.testing.assert_close(score, assembled_score(model, x, t), rtol=0, atol=1e-9)

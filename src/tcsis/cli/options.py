@@ -103,6 +103,7 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
         return command(**made, **given)
 
     keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    # the attribute that inspect.signature, and with it typer, reads; no type knows it
     call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     return call

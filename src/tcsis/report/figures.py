@@ -160,26 +160,44 @@ def band_label(result: Result) -> str:
     return f"±2σ of {result.methods[0].n:,} independent draws"
 
 
-def magnetization(result: Result) -> Figure | None:
+@dataclass(frozen=True)
+class Histograms:
+    """An exact distribution, if there is one, and those of the methods, with their numbers."""
+
+    title: str
+    truth: Histogram | None
+    shown: list[tuple[int, MethodResult, Histogram]]
+
+
+def magnetizations(result: Result) -> Histograms:
     truth = result.exact.magnetization if result.exact is not None else None
-    return histogram(result, truth, lambda m: m.magnetization, "magnetisation per site")
+    return Histograms("magnetisation per site", truth, shown(result, lambda m: m.magnetization))
+
+
+def energies(result: Result) -> Histograms:
+    truth = result.exact.energy if result.exact is not None else None
+    return Histograms("energy −log p̄(x)", truth, shown(result, lambda m: m.energy))
+
+
+def shown(
+    result: Result, of: Callable[[MethodResult], Histogram | None]
+) -> list[tuple[int, MethodResult, Histogram]]:
+    return [(i, m, h) for i, m in enumerate(result.methods) if (h := of(m)) is not None]
+
+
+def magnetization(result: Result) -> Figure | None:
+    return histogram(magnetizations(result))
 
 
 def energy(result: Result) -> Figure | None:
-    truth = result.exact.energy if result.exact is not None else None
-    return histogram(result, truth, lambda m: m.energy, "energy −log p̄(x)")
+    return histogram(energies(result))
 
 
-def histogram(
-    result: Result,
-    truth: Histogram | None,
-    of: Callable[[MethodResult], Histogram | None],
-    title: str,
-) -> Figure | None:
+def histogram(view: Histograms) -> Figure | None:
     """The exact distribution as bars, and those of the methods as marks on it."""
-    shown = [(i, m, h) for i, m in enumerate(result.methods) if (h := of(m)) is not None]
-    if not shown:
+    if not view.shown:
         return None
+    truth = view.truth
     data, keys = [], []
     if truth is not None:
         data.append(
@@ -187,7 +205,7 @@ def histogram(
              "marker": {"color": BAND, "line": {"color": MUTED, "width": 1}}, "name": "exact"}
         )  # fmt: skip
         keys.append(Key("exact", BAND, "area"))
-    for i, method, drawn in shown:
+    for i, method, drawn in view.shown:
         data.append(
             {"type": "scatter", "mode": "lines+markers", "x": drawn.values,
              "y": drawn.probabilities, "line": {"color": colour(i), "width": 1},
@@ -195,7 +213,7 @@ def histogram(
              "name": text(label(method))}
         )  # fmt: skip
         keys.append(key(i, method))
-    axes = {"xaxis": axis(title), "yaxis": axis("probability", rangemode="tozero")}
+    axes = {"xaxis": axis(view.title), "yaxis": axis("probability", rangemode="tozero")}
     return Figure(data, layout(330, **axes), keys)
 
 

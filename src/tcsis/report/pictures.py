@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from tcsis.report.figures import CURVES, label, main_error, width
+from tcsis.report.figures import (
+    CURVES,
+    Histograms,
+    energies,
+    label,
+    magnetizations,
+    main_error,
+    width,
+)
 from tcsis.report.states import choose, grid
-from tcsis.results import Histogram, MethodResult, Result
+from tcsis.results import Result
 
 COLOURS = ("#2a6fbb", "#c9570a", "#128267", "#a04c92", "#86690f", "#66707c")
 MARKERS = ("o", "s", "D", "^", "P", "X")
@@ -82,31 +89,24 @@ def correlation(result: Result) -> Figure | None:
 
 
 def magnetization(result: Result) -> Figure | None:
-    truth = result.exact.magnetization if result.exact is not None else None
-    return histogram(result, truth, lambda m: m.magnetization, "magnetisation per site")
+    return histogram(magnetizations(result))
 
 
 def energy(result: Result) -> Figure | None:
-    truth = result.exact.energy if result.exact is not None else None
-    return histogram(result, truth, lambda m: m.energy, "energy −log p̄(x)")
+    return histogram(energies(result))
 
 
-def histogram(
-    result: Result,
-    truth: Histogram | None,
-    of: Callable[[MethodResult], Histogram | None],
-    title: str,
-) -> Figure | None:
-    shown = [(i, m, h) for i, m in enumerate(result.methods) if (h := of(m)) is not None]
-    if not shown:
+def histogram(view: Histograms) -> Figure | None:
+    if not view.shown:
         return None
+    truth = view.truth
     figure = new_figure()
     axes = figure.subplots()
     if truth is not None:
         axes.bar(truth.values, truth.probabilities, width(truth), color=BAND, label="exact")
-    for i, method, drawn in shown:
+    for i, method, drawn in view.shown:
         axes.plot(drawn.values, drawn.probabilities, lw=0.8, ms=4, label=label(method), **style(i))
-    finish(axes, title, "probability")
+    finish(axes, view.title, "probability")
     return figure
 
 
