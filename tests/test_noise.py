@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from scipy.linalg import expm
 from scipy.stats import chi2
 
-from tcsis.noise import Cosine, Geometric, LogLinear, Schedule, UniformNoise, draw_categorical
+from tcsis.noise import (
+    Cosine,
+    Geometric,
+    LogLinear,
+    Schedule,
+    UniformNoise,
+    draw_categorical,
+    log_add,
+    log_normalise,
+    log_sum,
+)
 
 SCHEDULES = [LogLinear(), LogLinear(eps=1e-3), Geometric(), Cosine()]
 VALUES = st.sampled_from([2, 3, 5])
@@ -165,3 +175,24 @@ def test_bad_times(call, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         call(UniformNoise(2), torch.zeros(2, 3, dtype=torch.long))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("num_values", [2, 3])
+def test_sums_over_values_are_those_of_torch(num_values: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = 30 * torch.randn(200, num_values, dtype=torch.float64, generator=generator)
+    logits[0] = torch.tensor([-torch.inf] + [1.5] * (num_values - 1))
+    logits[1] = -torch.inf
+    torch.testing.assert_close(log_sum(logits), logits.logsumexp(-1), rtol=0, atol=1e-8)
+    torch.testing.assert_close(log_normalise(logits[2:]), logits[2:].log_softmax(-1))
+
+
+def test_log_add_has_the_gradient_of_the_softmax() -> None:
+    generator = torch.Generator().manual_seed(1)
+    a, b = torch.randn(2, 50, dtype=torch.float64, generator=generator)
+    a[0] = b[0]
+    a[1] = -torch.inf
+    both = torch.stack([a, b], -1).requires_grad_()
+    log_sum(both).sum().backward()
+    torch.testing.assert_close(both.grad, both.softmax(-1).detach())
+    torch.testing.assert_close(log_add(a, b), torch.logaddexp(a, b))

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from tcsis.noise import log_sum
 from tcsis.steps import Denoiser
 
 NORMALISED = 1e-3
@@ -57,7 +58,7 @@ class Calls:
             raise ValueError(
                 f"denoiser returned nan at the state {x[row].tolist()}: expected log-probabilities"
             )
-        total = log_d.logsumexp(-1, keepdim=True)
+        total = log_sum(log_d)[..., None]
         if not bool((total.abs() < NORMALISED).all()):
             worst = float(total.flatten()[total.abs().argmax()])
             raise ValueError(

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from tcsis.checks import check_num_values
 
@@ -150,7 +151,7 @@ class UniformNoise:
             )
         weight = denoiser - self.log_kernel(x_t, t)
         _, log_move = self._log_stay_move(alpha)
-        score = torch.logaddexp(alpha.log() + weight, log_move + weight.logsumexp(-1, keepdim=True))
+        score = log_add(alpha.log() + weight, log_move + log_sum(weight)[..., None])
         return score.scatter(-1, x_t[..., None].long(), 0.0)
 
     def denoiser_from_log_score(self, log_score: Tensor, x_t: Tensor, t: Time) -> Tensor:
@@ -165,9 +166,9 @@ class UniformNoise:
                 "t gives α = 0 at some site: in pure noise the score says nothing on the denoiser"
             )
         _, log_move = self._log_stay_move(alpha)
-        background = log_move + log_score.logsumexp(-1, keepdim=True) - log_score
+        background = log_move + log_sum(log_score)[..., None] - log_score
         bracket = log_score + torch.log1p(-background.exp().clamp_max(1))
-        return (bracket + self.log_kernel(x_t, t)).log_softmax(-1)
+        return log_normalise(bracket + self.log_kernel(x_t, t))
 
     def _log_stay_move(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """log(α + (1-α)/V) and log((1-α)/V)."""
@@ -202,3 +203,24 @@ def draw_categorical(logits: Tensor, *, generator: torch.Generator | None = None
     race = torch.empty_like(logits).exponential_(generator=generator)
     race.clamp_min_(torch.finfo(race.dtype).tiny)  # an exact zero would win against any logits
     return (logits - race.log()).argmax(-1)
+
+
+# -- sums over the values of a site ---------------------------------------------------------------
+
+
+def log_add(a: Tensor, b: Tensor) -> Tensor:
+    """log(e^a + e^b), of -inf too: what ``torch.logaddexp`` gives, in half the time on CPUs."""
+    most = torch.maximum(a, b)
+    least = torch.minimum(a, b) - most.clamp_min(torch.finfo(most.dtype).min)  # -inf, never nan
+    return most + softplus(least)
+
+
+def log_sum(logits: Tensor) -> Tensor:
+    """log Σ_v exp(logits[v]), (..., v) -> (...).  Two values are added, for torch reduces short
+    axes slowly."""
+    return log_add(*logits.unbind(-1)) if logits.shape[-1] == 2 else logits.logsumexp(-1)
+
+
+def log_normalise(logits: Tensor) -> Tensor:
+    """The log-probabilities that logits stand for, (..., v) -> (..., v)."""
+    return logits - log_sum(logits)[..., None]

@@ -22,7 +22,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tcsis.noise import UniformNoise, draw_categorical
+from tcsis.noise import UniformNoise, draw_categorical, log_add, log_normalise, log_sum
 
 Denoiser = Callable[[Tensor, Tensor], Tensor]
 Generator = torch.Generator | None
@@ -76,7 +76,7 @@ def tweedie_law(noise: UniformNoise, log_d: Tensor, x_t: Tensor, t: Tensor, s: T
     """
     cavity = log_d - noise.log_kernel(x_t, t)
     log_p = noise.log_kernel(x_t, t, s) + through_kernel(noise, cavity, noise.alpha(x_t, s))
-    return stay_where_still(log_p.log_softmax(-1), x_t, t, s)
+    return stay_where_still(log_normalise(log_p), x_t, t, s)
 
 
 def euler_law(noise: UniformNoise, log_d: Tensor, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
@@ -88,14 +88,14 @@ def euler_law(noise: UniformNoise, log_d: Tensor, x_t: Tensor, t: Tensor, s: Ten
     cavity = log_d - noise.log_kernel(x_t, t)
     log_score = through_kernel(noise, cavity, noise.alpha(x_t, t))
     log_p = noise.log_kernel(x_t, t, s) + log_score
-    return stay_where_still(log_p.log_softmax(-1), x_t, t, s)
+    return stay_where_still(log_normalise(log_p), x_t, t, s)
 
 
 def through_kernel(noise: UniformNoise, log_c: Tensor, alpha: Tensor) -> Tensor:
     """log Σ_u k(v|u)·c[u] for the kernel with this α, (b, d, v): O(V), as k is α·1 + (1-α)/V."""
     alpha = alpha[..., None]
     background = torch.log1p(-alpha) - math.log(noise.num_values)
-    return torch.logaddexp(alpha.log() + log_c, background + log_c.logsumexp(-1, keepdim=True))
+    return log_add(alpha.log() + log_c, background + log_sum(log_c)[..., None])
 
 
 def stay_where_still(log_p: Tensor, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ def heat_bath(
 
     def law(x: Tensor) -> Tensor:
         cavity = denoiser(x, s) - noise.log_kernel(x, s)
-        log_score = through_kernel(noise, cavity, noise.alpha(x, s)).log_softmax(-1)
+        log_score = log_normalise(through_kernel(noise, cavity, noise.alpha(x, s)))
         return log_score.take_along_dim(site[..., None], 1).squeeze(1)  # (b, v)
 
     there = law(x)

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tcsis.noise import UniformNoise, draw_categorical
+from tcsis.noise import UniformNoise, draw_categorical, log_normalise
 from tcsis.steps import Denoiser, Generator, at, stay_where_still, through_kernel, tweedie_law
 from tcsis.targets.base import Target
 
@@ -97,11 +97,11 @@ class Trapezoidal:
         """log c_i(v) at x, (b, d, v)."""
         if not bool(s.any()):
             ratios = self.target.log_ratios(x).double()
-            return (allowed(ratios) + noise.log_kernel(x_t, t)).log_softmax(-1)
+            return log_normalise(allowed(ratios) + noise.log_kernel(x_t, t))
         cavity = denoiser(x, s) - noise.log_kernel(x, s)
         log_c = noise.log_kernel(x_t, t, s) + through_kernel(noise, cavity, noise.alpha(x, s))
         # a known site tells nothing about itself: while others are noisy it keeps its law
-        log_c = torch.where((s == 0)[..., None], q, log_c.log_softmax(-1))
+        log_c = torch.where((s == 0)[..., None], q, log_normalise(log_c))
         return stay_where_still(log_c, x_t, t, s)
 
     def corrections(self, log_p: Tensor, log_q: Tensor, x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tcsis.identity.blocks import MAX_ENTRIES, log_density, log_mean, one_shot
-from tcsis.noise import Time, UniformNoise
+from tcsis.noise import Time, UniformNoise, log_sum
 from tcsis.targets.base import Target
 
 
@@ -90,7 +90,7 @@ def sum_out_classes(
             "without zeros: use marginalised and log_marginal"
         )
     joint = log_kernel[:, None] + target.log_ratios(x_0)
-    site_sums = joint.logsumexp(-1)  # (n, k, d)
+    site_sums = log_sum(joint)  # (n, k, d)
     class_sums = site_sums.new_zeros(*here.shape, int(colour.max()) + 1, dtype=torch.float64)
     class_sums.index_add_(-1, colour, site_sums.double())
     return joint - site_sums[..., None], here[..., None] + class_sums

@@ -28,7 +28,7 @@ from tcsis.identity.blocks import (
     log_mean,
 )
 from tcsis.mcmc.posterior import sweep_walkers
-from tcsis.noise import Time, UniformNoise
+from tcsis.noise import Time, UniformNoise, log_normalise
 from tcsis.targets.base import Target
 from tcsis.targets.transformed import Tilted
 
@@ -186,7 +186,7 @@ def resample(walkers: Walkers, generator: torch.Generator) -> Walkers:
 
 def mean_conditionals(posterior: Target, x_0: Tensor, log_weight: Tensor) -> Tensor:
     """log Σ_n w_n·P(x_0^i = u | the rest of x_0ⁿ), w normalised; (n, k, d) -> (n, d, v)."""
-    conditionals = posterior.log_ratios(x_0).log_softmax(-1)
+    conditionals = log_normalise(posterior.log_ratios(x_0))
     weight = log_weight.log_softmax(1)[..., None, None]
     # a walker outside the support has weight zero and no conditionals
     weighted = (weight.to(conditionals) + conditionals).where(weight > -torch.inf, -torch.inf)

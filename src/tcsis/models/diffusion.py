@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tcsis.models.symmetry import Symmetrise
 from tcsis.nn.features import time_features
 from tcsis.nn.heads import SiteHead
-from tcsis.noise import UniformNoise
+from tcsis.noise import UniformNoise, log_normalise
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
 
@@ -107,7 +107,7 @@ class DenoiserModel(nn.Module):
         """(b, d) and (b, d) -> (b, d, v), normalised."""
         alpha = self.noise.alpha(x_t, t).expand(x_t.shape)
         logits = self.network(x_t, alpha)
-        return (logits + self.noise.log_kernel(x_t, t).to(logits.dtype)).log_softmax(-1)
+        return log_normalise(logits + self.noise.log_kernel(x_t, t).to(logits.dtype))
 
     def log_score(self, x_t: Tensor, t: Tensor) -> Tensor:
         """log p_t(y)/p_t(x_t), (b, d, v)."""

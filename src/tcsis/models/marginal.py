@@ -20,7 +20,7 @@ from tcsis.models.diffusion import TIME_WIDTH, Field, known
 from tcsis.nn.dit import zero_init
 from tcsis.nn.features import time_features
 from tcsis.nn.heads import PooledHead, SiteHead
-from tcsis.noise import UniformNoise
+from tcsis.noise import UniformNoise, log_normalise
 from tcsis.targets.base import Target
 
 NUM_KNOTS = 17
@@ -126,7 +126,7 @@ class MarginalModel(nn.Module):
 def distilled(model: MarginalModel, x_t: Tensor, t: Tensor) -> Tensor:
     """The denoiser of the second head, (b, d) and (b, d) -> (b, d, v), in one call."""
     logits = model.site_logits(x_t, model.alpha(x_t, t))
-    return (logits + model.noise.log_kernel(x_t, t).to(logits.dtype)).log_softmax(-1)
+    return log_normalise(logits + model.noise.log_kernel(x_t, t).to(logits.dtype))
 
 
 def assembled(model: MarginalModel, x_t: Tensor, t: Tensor) -> Tensor:

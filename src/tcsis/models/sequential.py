@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tcsis.draws import Draws, concatenate
 from tcsis.models.labels import Labels, num_seen
 from tcsis.nn.causal import Causal
-from tcsis.noise import UniformNoise, draw_categorical
+from tcsis.noise import UniformNoise, draw_categorical, log_sum
 from tcsis.reverse import class_law, end_density
 from tcsis.schedules import Schedule, block_times, singles
 from tcsis.steps import at
@@ -170,7 +170,7 @@ def log_target(model: Sequential, target: Target, x: Tensor) -> Tensor:
     if model.last is None:
         return log_p
     ratios = target.log_ratios(x).double()[:, model.last]
-    return log_p + ratios.logsumexp(-1).sum(1)
+    return log_p + log_sum(ratios).sum(1)
 
 
 def site_conditionals(model: Sequential, target: Target, x: Tensor) -> Tensor:
