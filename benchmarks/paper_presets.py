@@ -1,0 +1,149 @@
+"""The paper's own settings on this machine: what a step costs, and a shortened run.
+
+    python benchmarks/paper_presets.py       writes docs/results/learned/paper_presets.{md,png}
+
+Each preset trains for a while, is resumed from its checkpoint, and draws; the time of a step gives
+the time that all the steps of the paper's Table 1 would take.  The shortened run has the naive
+estimator at side 4, β = 0.28, with a higher rate for its fewer steps.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+
+import tcsis
+from tcsis import presets
+from tcsis.config import Method
+
+FOLDER = Path(__file__).parents[1] / "docs" / "results" / "learned"
+BETA = 0.28
+METHODS: tuple[Method, ...] = ("self-normalized", "unbiased")
+MOST_STEPS = 300
+MOST_SECONDS = 150.0
+NUM_DRAWS = 20
+SHORT = {"steps": 1_500, "rate": 3e-4, "evaluations": 12, "draws": 2_000}
+
+
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / "paper_presets.json"
+    found = json.loads(path.read_text()) if path.exists() else {"presets": [], "short": []}
+    for side in (4, 10):
+        for method in METHODS:
+            if not any((c["side"], c["method"]) == (side, method) for c in found["presets"]):
+                found["presets"].append(measure(side, method))
+                print(found["presets"][-1], flush=True)
+                path.write_text(json.dumps(found, indent=1))
+    if not found["short"]:
+        found["short"] = shortened()
+        path.write_text(json.dumps(found, indent=1))
+    (FOLDER / "paper_presets.md").write_text(page(found))
+    picture(found["short"], FOLDER / "paper_presets.png")
+
+
+def measure(side: int, method: Method) -> dict[str, Any]:
+    """Train, resume and draw; ``steps`` are those of both parts."""
+    target = tcsis.targets.Ising(side=side, beta=BETA)
+    config = presets.paper(target, method).model_copy(update={"num_evaluations": 0})
+    with tempfile.TemporaryDirectory() as folder:
+        common = {"config": config, "folder": folder, "progress": False}
+        began = time.perf_counter()
+        tcsis.train(target, steps=2 * MOST_STEPS // 3, time_budget=MOST_SECONDS, **common)
+        prepared = len_history(folder)
+        model = tcsis.train(
+            target, steps=prepared + MOST_STEPS // 3, time_budget=1.5 * MOST_SECONDS, resume=True,
+            **common,
+        )  # fmt: skip
+        steps = len_history(folder)
+        seconds = time.perf_counter() - began
+    draws = model.sample(NUM_DRAWS, seed=0)
+    return {
+        "side": side, "method": method, "steps": steps, "seconds": seconds,
+        "weights": sum(p.numel() for p in model.module.parameters()),
+        "seconds_a_step": model.seconds / steps, "all_steps": config.num_steps,
+        "densities_a_step": model.num_density_calls / steps,
+        "seconds_a_draw": draws.seconds / NUM_DRAWS,
+        "calls": draws.num_network_calls / NUM_DRAWS,
+    }  # fmt: skip
+
+
+def len_history(folder: str) -> int:
+    """Steps made so far, as the checkpoint has them."""
+    return int(tcsis.checkpoint.load(Path(folder) / "checkpoint")[1]["step"])
+
+
+def shortened() -> list[dict[str, float]]:
+    target = tcsis.targets.Ising(side=4, beta=BETA)
+    paper = presets.paper(target)
+    config = paper.model_copy(
+        update={
+            "optimisation": paper.optimisation.model_copy(update={"learning_rate": SHORT["rate"]}),
+            "num_steps": SHORT["steps"],
+            "num_evaluations": SHORT["evaluations"],
+            "num_evaluated": SHORT["draws"],
+        }
+    )
+    return tcsis.train(target, config=config, seed=0, progress=False).history
+
+
+def page(found: dict[str, Any]) -> str:
+    rows = "".join(
+        f"| {c['side']} | {c['method']} | {c['weights']:,} | {c['steps']} | "
+        f"{c['densities_a_step']:,.0f} | {c['seconds_a_step']:.2f} | {c['all_steps']:,} | "
+        f"{c['seconds_a_step'] * c['all_steps'] / 3600:,.0f} | {c['seconds_a_draw']:.2f} |\n"
+        for c in found["presets"]
+    )
+    points = "".join(
+        f"| {c['step']} | {c['seconds']:.0f} | {c['loss']:.3f} | {c['error']:.4f} "
+        f"| {c['floor']:.4f} | {c['ess']:.3f} |\n"
+        for c in found["short"]
+    )
+    return f"""# The paper's presets here
+
+`python benchmarks/paper_presets.py`, one core. `preset="paper"` holds the paper's Table 1: DiT, N,
+proposal, rate, steps, batch. Each preset was trained, stopped, resumed from its checkpoint and drawn
+from, for at most {MOST_STEPS} steps or {1.5 * MOST_SECONDS:.0f} seconds; the hours are what all of
+Table 1's steps would take at that pace. Ising, β = {BETA}.
+
+| side | method | weights | steps made | densities a step | s a step | steps of Table 1 | hours | s a draw |
+|---|---|---|---|---|---|---|---|---|
+{rows}
+## A shortened run
+
+Side 4, self-normalised, the paper's naive estimator (N = 500), noise as proposal, score entropy and
+Euler steps; {SHORT["steps"]:,} steps at a rate of {SHORT["rate"]:g} in place of 50,000 at 1e-5.
+Errors are of {SHORT["draws"]:,} uncorrected draws with 24 calls, of the averaged weights.
+
+![Loss and error of the shortened run](paper_presets.png)
+
+| step | s | loss | G(r) error | floor | ESS |
+|---|---|---|---|---|---|
+{points}"""
+
+
+def picture(history: list[dict[str, float]], path: Path) -> None:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    steps = [record["step"] for record in history]
+    left.plot(steps, [record["loss"] for record in history], "o-", color="C0")
+    left.set(xlabel="step", ylabel="loss (score entropy, one batch)")
+    right.semilogy(steps, [record["error"] for record in history], "o-", color="C1", label="error")
+    right.axhline(history[0]["floor"], color="black", lw=1, ls="--", label="floor")
+    right.set(xlabel="step", ylabel="mean |G(r) error|")
+    right.legend(frameon=False)
+    for axis in (left, right):
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+
+
+if __name__ == "__main__":
+    main()
