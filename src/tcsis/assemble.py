@@ -13,6 +13,7 @@ from tcsis.checks import derive_seed
 from tcsis.config import Config, Network, Part
 from tcsis.losses import Estimate, Loss
 from tcsis.models import diffusion, marginal, symmetry
+from tcsis.models.crowd import Crowd, Nobody
 from tcsis.models.labels import ByAppearance, ByName
 from tcsis.models.sequential import Sequential
 from tcsis.nn.dit import DiT, chain_dit, graph_dit, lattice_dit, set_dit
@@ -80,12 +81,14 @@ def check_some_signal(config: Config) -> None:
 def make_marginal(config: Config, target: Target) -> marginal.MarginalModel:
     trunk = make_trunk(config.network, target, target.num_values + 1)
     alike = config.symmetric and target.symmetries.value_permutation and target.num_values <= 3
-    forms = marginal.all_relabellings if alike else marginal.one_form
-    noise = make_noise(config, target)
-    trunk = optionally_compiled(config, trunk)
+    forms = (marginal.all_relabellings if alike else marginal.one_form)(target.num_values)
+    crowd: Crowd | Nobody = Nobody(target.num_values)
+    if config.crowd_size:
+        crowd = Crowd(target.num_values, target.num_sites, config.crowd_size, forms)
     return marginal.MarginalModel(
-        noise, target, trunk, config.network.width, forms, make_field(config, target)
-    )
+        make_noise(config, target), target, optionally_compiled(config, trunk),
+        config.network.width, forms, make_field(config, target), crowd,
+    )  # fmt: skip
 
 
 def make_trunk(network: Network, target: Target, in_width: int) -> nn.Module:

@@ -47,7 +47,8 @@ class Config(Frozen):
     """A whole training run.
 
     ``estimator`` names a function of ``tcsis.identity``, or ``conditionals`` for the sequential
-    schedule; ``proposal`` one of ``tcsis.proposals``.  ``num_calls`` is how many network calls a
+    schedule; ``proposal`` one of ``tcsis.proposals``.  ``crowd_size`` states of the first buffer
+    tell a parallel unbiased model what the noise looks like (``tcsis.models.crowd``).  ``num_calls`` is how many network calls a
     draw takes by default where that is free to choose, and ``reverse_step`` how it goes.  With
     ``times`` mixed, a parallel model learns sites that are known or not, too, and serves every
     schedule.
@@ -63,6 +64,7 @@ class Config(Frozen):
     optimisation: Optimisation = Optimisation()
     symmetric: bool = True
     preconditioned: bool = True
+    crowd_size: Annotated[int, Field(ge=0)] = 0
     noise_eps: Annotated[float, Field(ge=0, lt=1)] = 0.0
     dtype: Literal["float32", "float64"] = "float32"
     compiled: bool = False

@@ -75,7 +75,7 @@ def unbiased_parallel(target: Target) -> Config:
     small = target.num_sites <= 20
     coloured = target.colouring is not None and small
     estimator = (
-        Part(name="log_marginal_coloured", settings={"num_samples": 32})
+        Part(name="log_marginal_coloured", settings={"num_samples": 64})
         if coloured
         else Part(name="log_marginal_annealed", settings={"num_chains": 4, "num_rungs": 24})
     )
@@ -84,8 +84,9 @@ def unbiased_parallel(target: Target) -> Config:
             "method": "unbiased",
             "objective": "itakura-saito",
             "estimator": estimator,
+            "crowd_size": 256,
             "noise_eps": 1e-3,
-            "num_steps": 800 if small else 500,
+            "num_steps": 900 if small else 500,
         }
     )
 

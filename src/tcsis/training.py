@@ -135,9 +135,11 @@ class Run:
             held.copy_(new)
 
     def calibrate(self, model: MarginalModel) -> None:
-        """Set the level of log p̄_t at every time from one large batch of estimates."""
+        """Set the crowd, and then the level of log p̄_t at every time from one large batch of
+        estimates."""
         assert self.buffer is not None
         noise, x_0 = make_noise(self.config, self.target), self.buffer[:NUM_CALIBRATED]
+        model.crowd.gather(self.buffer.flip(0))
         t = shared_times(x_0, self.generator)
         x_t = noise.draw(x_0, t, generator=self.generator)
         estimate = make_marginal_estimate(self.config, self.target, noise)

@@ -1,26 +1,30 @@
 """The unbiased model: a network for log p̄_t(x), from which scores are assembled.
 
-    log p_θ(x, t) = NN(x, t) + NN(t) + (ᾱ² + ᾱ(1-ᾱ)·gain(ᾱ))·log p̄(x)
+    log p_θ(x, t) = NN(x, t) + NN(t) + (ᾱⁿ + ᾱ(1-ᾱ)·gain(ᾱ))·log p̄(x) + share(ᾱ)·log m_t(x)
 
-The last term is the paper's preconditioning, made exact as t → 0.  A score takes the density of
-every neighbour: ``assembled`` evaluates all d·(V-1) of them, ``taylor`` takes them from one
-gradient of the network and the target's own ratios, and ``distilled`` from a second head on the
-same features, which learns beside the first to say what it would say of the neighbours.
+The third term is the paper's preconditioning, made exact as t → 0; the last, with a share that
+falls from 1 in noise to 0, is the mixture over a crowd of states, where there is one.
+
+A score takes the density of every neighbour: ``assembled`` evaluates all d·(V-1) of them,
+``taylor`` takes them from one gradient of the network and from the ratios of the skip terms, and
+``distilled`` from a second head on the same features, which learns beside the first to say what it
+would say of the neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import permutations
 
 import torch
 from torch import Tensor, nn
 
+from tcsis.models.crowd import Crowd, Nobody
 from tcsis.models.diffusion import TIME_WIDTH, Field, known
 from tcsis.nn.dit import zero_init
 from tcsis.nn.features import time_features
 from tcsis.nn.heads import PooledHead, SiteHead
 from tcsis.noise import UniformNoise, log_normalise
+from tcsis.steps import through_kernel
 from tcsis.targets.base import Target
 
 NUM_KNOTS = 17
@@ -29,15 +33,14 @@ NUM_KNOTS = 17
 CHUNK = 4_096
 """States evaluated at once when scores are assembled."""
 
-Forms = Callable[[int], list[list[int]]]
-"""Relabellings of V values over which the network is averaged."""
-
 
 def one_form(num_values: int) -> list[list[int]]:
+    """Relabellings of V values over which the network is averaged: none."""
     return [list(range(num_values))]
 
 
 def all_relabellings(num_values: int) -> list[list[int]]:
+    """All of them."""
     return [list(order) for order in permutations(range(num_values))]
 
 
@@ -50,16 +53,18 @@ class MarginalModel(nn.Module):
         target: Target,
         trunk: nn.Module,
         width: int,
-        forms: Forms,
+        forms: list[list[int]],
         field: Field,
+        crowd: Crowd | Nobody,
     ):
         super().__init__()
         self.noise, self.target, self.trunk, self.field = noise, target, trunk, field
-        self.forms = forms(noise.num_values)
+        self.forms, self.crowd = forms, crowd
         self.head = PooledHead(width, 2 * width)
         self.site_head = SiteHead(width, noise.num_values)
         self.site_gain = zero_init(nn.Linear(TIME_WIDTH, 1))
         self.gain = zero_init(nn.Linear(TIME_WIDTH, 1))
+        self.crowd_gain = zero_init(nn.Linear(TIME_WIDTH, 1))
         self.level = nn.Sequential(
             nn.Linear(TIME_WIDTH, 32), nn.SiLU(), zero_init(nn.Linear(32, 1))
         )
@@ -94,19 +99,26 @@ class MarginalModel(nn.Module):
         mean = sum(part[..., torch.tensor(order).argsort()] for part, order in parts)
         field, ahead = self.field(x, alpha).to(alpha.dtype), alpha.mean(1)
         gain = 1 + (1 - ahead[:, None]) * self.site_gain(time_features(ahead, TIME_WIDTH))
-        return gain[..., None] * field + mean / len(self.forms)
+        crowd = self.crowd_share(ahead)[:, None, None] * self.crowd.cavity(x, alpha)
+        return gain[..., None] * field + crowd + mean / len(self.forms)
 
     def skip(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """NN(t) + coefficient·log p̄(x), (b,)."""
+        """NN(t) + coefficient·log p̄(x) + share·log m_t(x), (b,)."""
         mean = alpha.mean(1)
         level = self.level(time_features(mean, TIME_WIDTH)).squeeze(-1) * (1 - mean)
         log_p = self.target.log_density(x).to(level.dtype)
-        return level + interpolate(self.knots, mean) + self.coefficient(mean) * log_p
+        crowd = self.crowd_share(mean) * self.crowd.log_mean(x, alpha)
+        return level + interpolate(self.knots, mean) + self.coefficient(mean) * log_p + crowd
 
     def coefficient(self, alpha: Tensor) -> Tensor:
         """Of log p̄(x), from 0 in noise to 1 at t = 0, (b,) -> (b,)."""
         gain = self.gain(time_features(alpha, TIME_WIDTH)).squeeze(-1)
-        return alpha.square() + alpha * (1 - alpha) * gain
+        return alpha.pow(self.crowd.power) + alpha * (1 - alpha) * gain
+
+    def crowd_share(self, alpha: Tensor) -> Tensor:
+        """Of log m_t(x), from 1 in noise to 0 at t = 0, (b,) -> (b,)."""
+        gain = self.crowd_gain(time_features(alpha, TIME_WIDTH)).squeeze(-1)
+        return (1 - alpha.pow(self.crowd.power)) * (1 + alpha * gain)
 
     @torch.no_grad()
     def set_level(self, alpha: Tensor, gap: Tensor) -> None:
@@ -173,7 +185,11 @@ def taylor_score(model: MarginalModel, x: Tensor, t: Tensor) -> Tensor:
     slope = slope * alpha[..., None]
     learned = slope - slope.gather(-1, x[..., None])
     coefficient = model.coefficient(alpha.mean(1))[:, None, None]
-    return (learned + coefficient * model.target.log_ratios(x).to(slope.dtype)).detach()
+    ratios = coefficient * model.target.log_ratios(x).to(slope.dtype)
+    cavity = through_kernel(model.noise, model.crowd.cavity(x, alpha), alpha)
+    crowd = cavity - cavity.gather(-1, x[..., None])
+    share = model.crowd_share(alpha.mean(1))[:, None, None]
+    return (learned + ratios + share * crowd).detach()
 
 
 def interpolate(knots: Tensor, alpha: Tensor) -> Tensor:

@@ -1,0 +1,89 @@
+"""What p_t looks like in the noise: a mixture over a crowd of states x_m of the target.
+
+    log m_t(x) = log (1/M) Σ_m k_t(x | x_m)
+
+With states of the target it is right up to a constant as t → 1, where all that is left of a state
+is which of the great valleys it came from, and useless as t → 0.  log p̄ is right as t → 0 and
+useless in the noise, so the two make a good pair of skip terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+LEAST = 1e-6
+"""Least 1 - α: without noise, other states would have no part in the mixture."""
+FEWEST = 1e-12
+"""Least share of the crowd that has a value at a site."""
+
+
+class Crowd(nn.Module):
+    """``states`` (m, d), which training sets, and their relabellings ``forms``."""
+
+    states: Tensor
+    power = 4
+    """Of α, by which skip terms pass from the crowd to log p̄."""
+
+    def __init__(self, num_values: int, num_sites: int, size: int, forms: Sequence[Sequence[int]]):
+        super().__init__()
+        self.num_values, self.forms = num_values, forms
+        self.register_buffer("states", torch.zeros(size, num_sites, dtype=torch.long))
+
+    def gather(self, x: Tensor) -> None:
+        """Take the states from x (n, d), again from the first where there are too few."""
+        self.states.copy_(x[torch.arange(len(self.states), device=x.device) % len(x)])
+
+    def log_mean(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """log m_t(x) + d·log V, (b, d) and (b, d) -> (b,)."""
+        log_k = self.log_kernels(x, alpha, self.one_hot(alpha.dtype))
+        return log_k.logsumexp(1) - math.log(log_k.shape[1])
+
+    def cavity(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """What the other sites say on x_0^i through the crowd, up to a constant, (b, d, v):
+        log Σ_m k_t(x^{-i} | x_m^{-i})·[x_m^i = u]."""
+        hot = self.one_hot(alpha.dtype)
+        weight = self.log_kernels(x, alpha, hot).softmax(1)
+        held = (weight @ hot).reshape(*x.shape, self.num_values)
+        stay, move = log_stay_move(alpha[..., None], self.num_values)
+        own = torch.where(one_hot(x, self.num_values).bool(), stay, move)
+        return (held + FEWEST).log() - own
+
+    def log_kernels(self, x: Tensor, alpha: Tensor, hot: Tensor) -> Tensor:
+        """log k_t(x | x_m) + d·log V for all of the crowd, (b, d) -> (b, f·m)."""
+        stay, move = log_stay_move(alpha, self.num_values)
+        mine = one_hot(x, self.num_values) * (stay - move)[..., None]
+        return mine.flatten(1) @ hot.T + move.sum(1, keepdim=True)
+
+    def one_hot(self, dtype: torch.dtype) -> Tensor:
+        """The crowd in all its forms, (f·m, d·v)."""
+        orders = torch.tensor(self.forms, device=self.states.device)
+        return one_hot(orders[:, self.states].flatten(0, 1), self.num_values).flatten(1).to(dtype)
+
+
+class Nobody(nn.Module):
+    """No crowd: log p̄ is the only skip term, from α² on, as a weak coupling has it."""
+
+    power = 2
+
+    def __init__(self, num_values: int):
+        super().__init__()
+        self.num_values = num_values
+
+    def gather(self, x: Tensor) -> None:
+        pass
+
+    def log_mean(self, x: Tensor, alpha: Tensor) -> Tensor:
+        return alpha.new_zeros(len(x))
+
+    def cavity(self, x: Tensor, alpha: Tensor) -> Tensor:
+        return alpha.new_zeros(*x.shape, self.num_values)
+
+
+def log_stay_move(alpha: Tensor, num_values: int) -> tuple[Tensor, Tensor]:
+    """log(V·k_t(v | v)) and log(V·k_t(v | u)), with a little noise at least."""
+    return torch.log1p(alpha * (num_values - 1)), torch.log((1 - alpha).clamp_min(LEAST))
