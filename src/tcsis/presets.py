@@ -75,7 +75,7 @@ def unbiased_parallel(target: Target) -> Config:
     small = target.num_sites <= 20
     coloured = target.colouring is not None and small
     estimator = (
-        Part(name="log_marginal_coloured", settings={"num_samples": 64})
+        Part(name="log_marginal_coloured", settings={"num_samples": 128})
         if coloured
         else Part(name="log_marginal_annealed", settings={"num_chains": 4, "num_rungs": 24})
     )
@@ -86,7 +86,7 @@ def unbiased_parallel(target: Target) -> Config:
             "estimator": estimator,
             "crowd_size": 256,
             "noise_eps": 1e-3,
-            "num_steps": 900 if small else 500,
+            "num_steps": 1_000 if small else 500,
         }
     )
 

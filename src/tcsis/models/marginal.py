@@ -63,6 +63,7 @@ class MarginalModel(nn.Module):
         self.head = PooledHead(width, 2 * width)
         self.site_head = SiteHead(width, noise.num_values)
         self.site_gain = zero_init(nn.Linear(TIME_WIDTH, 1))
+        self.site_crowd_gain = zero_init(nn.Linear(TIME_WIDTH, 1))
         self.gain = zero_init(nn.Linear(TIME_WIDTH, 1))
         self.crowd_gain = zero_init(nn.Linear(TIME_WIDTH, 1))
         self.level = nn.Sequential(
@@ -98,8 +99,11 @@ class MarginalModel(nn.Module):
         # form k has value order[u] in place u
         mean = sum(part[..., torch.tensor(order).argsort()] for part, order in parts)
         field, ahead = self.field(x, alpha).to(alpha.dtype), alpha.mean(1)
-        gain = 1 + (1 - ahead[:, None]) * self.site_gain(time_features(ahead, TIME_WIDTH))
-        crowd = self.crowd_share(ahead)[:, None, None] * self.crowd.cavity(x, alpha)
+        time = time_features(ahead, TIME_WIDTH)
+        gain = 1 + (1 - ahead[:, None]) * self.site_gain(time)
+        # what single states of the crowd say on a site is soon too much: less of it than above
+        share = (1 - ahead) * (1 + ahead * self.site_crowd_gain(time).squeeze(-1))
+        crowd = share[:, None, None] * self.crowd.cavity(x, alpha)
         return gain[..., None] * field + crowd + mean / len(self.forms)
 
     def skip(self, x: Tensor, alpha: Tensor) -> Tensor:
