@@ -14,6 +14,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from tcsis import exact, mcmc
+from tcsis.baselines import leaps
 from tcsis.config import Method
 from tcsis.draws import Draws
 from tcsis.learned import Learned
@@ -96,6 +97,7 @@ def find_maker(name: str) -> Maker:
         "learning-free": without_learning,
         "population-annealing": by_annealing,
         "exact": exactly,
+        "leaps": by_leaps,
     }
     if name in LEARNED:
         return lambda plan, budget: by_training(plan, budget, LEARNED[name])
@@ -137,6 +139,16 @@ def by_training(plan: Plan, budget: Spent | None, method: Method) -> Entry:
 def draw_from(model: Learned, plan: Plan) -> Entry:
     draws = model.sample(plan.n, seed=plan.seed)
     return Entry(draws, Spent(model.seconds, model.num_density_calls), model)
+
+
+def by_leaps(plan: Plan, budget: Spent | None) -> Entry:
+    """LEAPS, trained as long as the first method took."""
+    limits = {name: plan.training[name] for name in ("steps", "time_budget")}
+    if budget is not None and plan.equal == "seconds":
+        limits["time_budget"] = min(limits["time_budget"] or budget.seconds, budget.seconds)
+    model = leaps.train(plan.target, seed=plan.seed, progress=plan.progress, **limits)
+    draws = model.sample(plan.n, seed=plan.seed)
+    return Entry(draws, Spent(model.seconds, model.num_density_calls))
 
 
 def by_chains(plan: Plan, budget: Spent | None, kernel: str) -> Entry:
