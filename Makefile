@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt --editable
 
-.PHONY: demo test docs lint bench study clean browser
+.PHONY: demo test docs lint bench study paper clean browser
 
 demo: .venv/.base
 	$(BIN)/tcsis compare ising --side 4 --beta 0.4407 --methods tcsis,gwg,glauber --out runs/demo --overwrite
@@ -36,6 +36,9 @@ study: .venv/.base
 	$(BIN)/python benchmarks/learning_free.py
 	$(BIN)/python benchmarks/learned.py
 	$(BIN)/python benchmarks/ablation.py
+
+paper: .venv/.base
+	$(BIN)/tcsis paper --out docs/results/paper
 
 clean:
 	rm -rf .venv

@@ -24,11 +24,13 @@ LAYERS = [
     ("tcsis.trainer", "tcsis.trajectory"),
     ("tcsis.results",),
     ("tcsis.summaries", "tcsis.report", "tcsis.tables"),
+    ("tcsis.baselines",),
     ("tcsis.methods",),
     ("tcsis.comparison",),
     ("tcsis.sources", "tcsis.settings"),
     ("tcsis.runs",),
     ("tcsis.experiment",),
+    ("tcsis.study",),
     ("tcsis.cli",),
 ]
 ROOT = Path(tcsis.__file__).parent

@@ -211,3 +211,23 @@ def show(run: RunFolder, printing: PrintOptions) -> int:
     from tcsis.cli import inspection
 
     return inspection.show(run, printing)
+
+
+@app.command()
+@spread
+def paper(
+    printing: PrintOptions,
+    quick: Annotated[
+        bool, Option("--quick", help="side 4 only, short trainings: a minute or two")
+    ] = False,
+    out: Annotated[
+        str | None, Option(help="folder of the study (runs/paper, or runs/paper-quick)")
+    ] = None,
+    workers: Annotated[
+        int | None, Option(help="processes side by side, one core each (2, or all cores if fewer)")
+    ] = None,
+) -> int:
+    """The study of the paper with exact truth; goes on where it was stopped."""
+    from tcsis.cli import paper as module
+
+    return module.paper(quick, out, workers, printing)
