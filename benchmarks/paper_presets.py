@@ -111,11 +111,11 @@ def page(found: dict[str, Any]) -> str:
     return f"""# The paper's presets here
 
 `python benchmarks/paper_presets.py`, one core. `preset="paper"` holds the paper's Table 1: DiT, N,
-proposal, rate, steps, batch. Each preset was trained, stopped, resumed from its checkpoint and drawn
-from, for at most {MOST_STEPS} steps or {1.5 * MOST_SECONDS:.0f} seconds; the hours are what all of
-Table 1's steps would take at that pace. Ising, β = {BETA}.
+proposal, rate, steps, batch. Each preset was trained, stopped, resumed from its checkpoint and
+drawn from, for at most {MOST_STEPS} steps or {1.5 * MOST_SECONDS:.0f} seconds; the hours are what
+all of Table 1's steps would take at that pace. Ising, β = {BETA}.
 
-| side | method | weights | steps made | densities a step | s a step | steps of Table 1 | hours | s a draw |
+| side | method | weights | steps | densities a step | s a step | of Table 1 | hours | s a draw |
 |---|---|---|---|---|---|---|---|---|
 {rows}
 ## A shortened run

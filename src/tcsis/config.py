@@ -47,11 +47,11 @@ class Config(Frozen):
     """A whole training run.
 
     ``estimator`` names a function of ``tcsis.identity``, or ``conditionals`` for the sequential
-    schedule; ``proposal`` one of ``tcsis.proposals``.  ``crowd_size`` states of the first buffer
-    tell a parallel unbiased model what the noise looks like (``tcsis.models.crowd``).  ``num_calls`` is how many network calls a
+    schedule; ``proposal`` one of ``tcsis.proposals``.  ``num_calls`` is how many network calls a
     draw takes by default where that is free to choose, and ``reverse_step`` how it goes.  With
     ``times`` mixed, a parallel model learns sites that are known or not, too, and serves every
-    schedule.
+    schedule.  ``crowd_size`` states of the first buffer tell a parallel unbiased model what the
+    noise looks like (``tcsis.models.crowd``).
     """
 
     method: Method = "self-normalized"
