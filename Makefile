@@ -36,6 +36,8 @@ study: .venv/.base
 	$(BIN)/python benchmarks/learning_free.py
 	$(BIN)/python benchmarks/learned.py
 	$(BIN)/python benchmarks/ablation.py
+	$(BIN)/python benchmarks/paper_presets.py
+	$(BIN)/python benchmarks/leaps.py
 
 paper: .venv/.base
 	$(BIN)/tcsis paper --out docs/results/paper

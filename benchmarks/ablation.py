@@ -75,7 +75,7 @@ def config_for(side: int, change: dict[str, Any]) -> Config:
     """
     base = presets.fast(tcsis.targets.Ising(side=side, beta=BETA), schedule="parallel")
     common = {"reverse_step": "tweedie", "num_evaluations": 0, "noise_eps": 1e-3}
-    return parse(base.model_dump() | common | {"num_steps": 100_000} | change)
+    return parse(base.model_dump() | common | {"num_steps": 100_000} | change, Config)
 
 
 def run(side: int, name: str) -> dict[str, Any]:

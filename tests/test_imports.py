@@ -15,6 +15,7 @@ LAYERS = [
     ("tcsis.trapezoidal", "tcsis.events", "tcsis.reverse"),
     ("tcsis.planning", "tcsis.weights", "tcsis.unlearned"),
     ("tcsis.evaluation", "tcsis.checkpoint", "tcsis.config", "tcsis.objectives", "tcsis.nn"),
+    ("tcsis.descent",),
     ("tcsis.models", "tcsis.proposals", "tcsis.presets", "tcsis.evidence", "tcsis.storage"),
     ("tcsis.verdict",),
     ("tcsis.losses",),

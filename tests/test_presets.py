@@ -90,7 +90,7 @@ def test_presets_fit_any_target(preset: Any, method: str, schedule: str, name: s
     assert sum(w.numel() for w in model.parameters()) < 4_000_000
     assemble.make_loss(config, target, model)
     assemble.make_proposal(config, target)
-    assert parse(json.loads(json.dumps(config.model_dump()))) == config
+    assert parse(json.loads(json.dumps(config.model_dump())), Config) == config
 
 
 def test_tiny_is_small() -> None:
@@ -154,7 +154,7 @@ def changed(**changes: Any) -> dict[str, Any]:
 )
 def test_wrong_configs_are_refused_in_one_line(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        parse(data)
+        parse(data, Config)
     assert "\n" not in str(caught.value)
 
 
@@ -178,7 +178,7 @@ def test_names_that_do_not_exist_are_refused(
 ) -> None:
     target = TARGETS["ising"]
     config = presets.tiny(target, "self-normalized", schedule)
-    config = parse(config.model_dump() | changes)
+    config = parse(config.model_dump() | changes, Config)
     with pytest.raises(ValueError, match=message):
         make_everything(config, target)
 

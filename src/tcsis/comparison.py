@@ -75,8 +75,9 @@ def compare(
 ) -> Comparison:
     """Run ``methods`` on ``target`` at equal cost; see the head of this module.
 
-    A method is "tcsis", "tcsis-unbiased", "learning-free", "population-annealing", "exact", the
-    name of a kernel of ``tcsis.mcmc``, or a pair of a name and ready draws or a trained model.
+    A method is "tcsis", "tcsis-unbiased", "leaps", "learning-free", "population-annealing",
+    "exact", the name of a kernel of ``tcsis.mcmc``, or a pair of a name and ready draws or a
+    trained model.
     ``equal`` says in what the cost is equal: "seconds" of wall time or "densities", evaluations of
     log p̄.  ``preset`` to ``checkpoint_every`` are those of ``tcsis.train``; ``about`` holds
     ``config``, ``commands`` and ``environment`` for the report.

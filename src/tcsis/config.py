@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -76,10 +76,13 @@ class Config(Frozen):
     num_evaluated: Positive = 2_000
 
 
-def parse(data: dict[str, Any]) -> Config:
-    """A config from plain data, or one clear sentence on what is wrong with it."""
+Kind = TypeVar("Kind", bound=Frozen)
+
+
+def parse(data: dict[str, Any], kind: type[Kind]) -> Kind:
+    """A config of its kind from plain data, or one clear sentence on what is wrong with it."""
     try:
-        return Config.model_validate(data)
+        return kind.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "config"

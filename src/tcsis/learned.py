@@ -144,7 +144,7 @@ def from_checkpoint(
     if not {"config", "target", "history", "seconds", "num_density_calls"} <= data.keys():
         raise CheckpointError("this checkpoint holds no model: expected one that tcsis.train wrote")
     target = matching_target(tensors, data["target"], target)
-    config = parse(data["config"])
+    config = parse(data["config"], Config)
     module = make_model(config, target, seed=0)
     load_weights(module, tensors, "model/")
     return Learned(

@@ -113,7 +113,7 @@ def resolve_config(settings: Settings, given: Document) -> Config:
     for part in ("estimator", "proposal"):
         if table(given, part).get("name", base[part]["name"]) != base[part]["name"]:
             base[part]["settings"] = {}  # those of another function
-    return parse(merge(base, given))
+    return parse(merge(base, given), Config)
 
 
 # -- documents -----------------------------------------------------------------------------------

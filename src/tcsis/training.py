@@ -25,6 +25,7 @@ from tcsis.assemble import (
 )
 from tcsis.checks import make_generator
 from tcsis.config import Config
+from tcsis.descent import move_average, rate_share
 from tcsis.draws import Draws
 from tcsis.evaluation import evaluate
 from tcsis.learned import Learned, from_checkpoint, load_weights
@@ -109,7 +110,7 @@ class Run:
             group["lr"] = self.learning_rate()
         self.optimiser.step()
         self.step += 1
-        self.average_weights()
+        move_average(self.average, self.model, self.step, settings.ema)
         return torch.where(norm.isfinite(), loss.detach(), torch.nan)
 
     @property
@@ -118,21 +119,9 @@ class Run:
         return max(self.step / self.config.num_steps, self.seconds / self.time_budget)
 
     def learning_rate(self) -> float:
-        """Linear warm-up, then half a cosine down to ``final``."""
         settings = self.config.optimisation
-        warm = min(1.0, (self.step + 1) / (settings.warmup + 1))
-        fall = (1 + math.cos(math.pi * min(1.0, self.progress))) / 2
-        decay = settings.final + (1 - settings.final) * fall
-        return settings.learning_rate * self.rate * warm * decay
-
-    @torch.no_grad()
-    def average_weights(self) -> None:
-        """θ̄ ← mean over about the last 1/(1 - ema) steps, or over a tenth of all so far."""
-        decay = min(self.config.optimisation.ema, self.step / (self.step + 10))
-        for mean, now in zip(self.average.parameters(), self.model.parameters(), strict=True):
-            mean.lerp_(now, 1 - decay)
-        for held, new in zip(self.average.buffers(), self.model.buffers(), strict=True):
-            held.copy_(new)
+        share = rate_share(self.step, self.progress, settings.warmup, settings.final)
+        return settings.learning_rate * self.rate * share
 
     def calibrate(self, model: MarginalModel) -> None:
         """Set the crowd, and then the level of log p̄_t at every time from one large batch of

@@ -22,6 +22,7 @@ from tcsis.baselines.leaps_path import (
     log_volume,
     look,
 )
+from tcsis.config import parse
 from tcsis.targets import Ising, Potts, SherringtonKirkpatrick, Target
 from tcsis.training import DivergedError
 
@@ -423,4 +424,4 @@ def test_bad_input() -> None:
     with pytest.raises(ValueError, match="time_budget is -1"):
         leaps.train(target, time_budget=-1, progress=False)
     with pytest.raises(ValueError, match="config: width is wrong"):
-        leaps.parse({"width": 0})
+        parse({"width": 0}, LeapsConfig)

@@ -14,10 +14,8 @@ import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import ValidationError
 
 from tcsis import checkpoint
 from tcsis.baselines.leaps_model import LeapsConfig, LeapsModel, default_calls, make_model
@@ -31,6 +29,7 @@ from tcsis.baselines.leaps_path import (
 from tcsis.baselines.leaps_training import Run
 from tcsis.checkpoint import CheckpointError
 from tcsis.checks import check_counts, check_integer, make_generator
+from tcsis.config import parse
 from tcsis.draws import Draws
 from tcsis.learned import load_weights, matching_target
 from tcsis.targets.base import Target, counting
@@ -150,19 +149,9 @@ def load(folder: str | Path, target: Target | None = None) -> Leaps:
     if not {"leaps", "target", "history", "seconds", "num_density_calls"} <= data.keys():
         raise CheckpointError("this checkpoint holds no model of LEAPS: expected one it has saved")
     target = matching_target(tensors, data["target"], target)
-    config = parse(data["leaps"])
+    config = parse(data["leaps"], LeapsConfig)
     module = make_model(config, target, seed=0)
     load_weights(module, tensors, "model/")
     return Leaps(
         target, config, module.eval(), data["history"], data["seconds"], data["num_density_calls"]
     )
-
-
-def parse(data: dict[str, Any]) -> LeapsConfig:
-    """A config from plain data, or one clear sentence on what is wrong with it."""
-    try:
-        return LeapsConfig.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "config"
-        raise ValueError(f"config: {where} is wrong: {first['msg']}") from None

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tcsis.baselines.leaps_model import LeapsConfig, default_calls, make_model
 from tcsis.baselines.leaps_path import Rates, jump, look, sample, uniform_states
 from tcsis.checks import make_generator
+from tcsis.descent import move_average, rate_share
 from tcsis.draws import Draws
 from tcsis.mcmc.gibbs import SweepGibbs
 from tcsis.mcmc.kernel import State
@@ -23,6 +24,7 @@ FIRST_SWEEPS = 30
 """Of Gibbs moves that bring the first walkers from noise to their own times."""
 RENEWED = 4
 """A refresh renews one walker in so many."""
+WARMUP = 99
 EMA = 0.999
 MAX_NORM = 5.0
 WEIGHT_DECAY = 1e-4
@@ -152,7 +154,7 @@ class Run:
             group["lr"] = self.learning_rate()
         self.optimiser.step()
         self.step += 1
-        self.average_weights()
+        move_average(self.average, self.model, self.step, EMA)
 
     @property
     def progress(self) -> float:
@@ -168,18 +170,7 @@ class Run:
         return 1.0 if not share else min(1.0, 0.02 + self.progress / share)
 
     def learning_rate(self) -> float:
-        """Half a cosine down to ``FINAL`` of the first, after a hundred steps of warm-up."""
-        warm = min(1.0, (self.step + 1) / 100)
-        fall = (1 + math.cos(math.pi * min(1.0, self.progress))) / 2
-        return self.config.learning_rate * warm * (FINAL + (1 - FINAL) * fall)
-
-    @torch.no_grad()
-    def average_weights(self) -> None:
-        """θ̄ ← mean over about the last 1/(1 - EMA) steps, or over a tenth of all so far."""
-        decay = min(EMA, self.step / (self.step + 10))
-        torch._foreach_lerp_(
-            list(self.average.parameters()), list(self.model.parameters()), 1 - decay
-        )
+        return self.config.learning_rate * rate_share(self.step, self.progress, WARMUP, FINAL)
 
     def due(self) -> bool:
         """Evaluations are spread evenly over training, and the last comes at the end."""

@@ -26,8 +26,6 @@ class Crowd(nn.Module):
     """``states`` (m, d), which training sets, and their relabellings ``forms``."""
 
     states: Tensor
-    power = 4
-    """Of α, by which skip terms pass from the crowd to log p̄."""
 
     def __init__(self, num_values: int, num_sites: int, size: int, forms: Sequence[Sequence[int]]):
         super().__init__()
@@ -37,6 +35,10 @@ class Crowd(nn.Module):
     def gather(self, x: Tensor) -> None:
         """Take the states from x (n, d), again from the first where there are too few."""
         self.states.copy_(x[torch.arange(len(self.states), device=x.device) % len(x)])
+
+    def share(self, alpha: Tensor) -> Tensor:
+        """Of log m_t beside log p̄, from 1 in noise to 0 at α = 1."""
+        return 1 - alpha.pow(4)
 
     def log_mean(self, x: Tensor, alpha: Tensor) -> Tensor:
         """log m_t(x) + d·log V, (b, d) and (b, d) -> (b,)."""
@@ -66,9 +68,7 @@ class Crowd(nn.Module):
 
 
 class Nobody(nn.Module):
-    """No crowd: log p̄ is the only skip term, from α² on, as a weak coupling has it."""
-
-    power = 2
+    """No crowd: log p̄ is the only skip term, times α², as a weak coupling has it."""
 
     def __init__(self, num_values: int):
         super().__init__()
@@ -76,6 +76,9 @@ class Nobody(nn.Module):
 
     def gather(self, x: Tensor) -> None:
         pass
+
+    def share(self, alpha: Tensor) -> Tensor:
+        return 1 - alpha.square()
 
     def log_mean(self, x: Tensor, alpha: Tensor) -> Tensor:
         return alpha.new_zeros(len(x))

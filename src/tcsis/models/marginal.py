@@ -1,9 +1,10 @@
 """The unbiased model: a network for log p̄_t(x), from which scores are assembled.
 
-    log p_θ(x, t) = NN(x, t) + NN(t) + (ᾱⁿ + ᾱ(1-ᾱ)·gain(ᾱ))·log p̄(x) + share(ᾱ)·log m_t(x)
+    log p_θ(x, t) = NN(x, t) + NN(t) + (1 - s(ᾱ) + gain(ᾱ))·log p̄(x) + s(ᾱ)·log m_t(x)
 
-The third term is the paper's preconditioning, made exact as t → 0; the last, with a share that
-falls from 1 in noise to 0, is the mixture over a crowd of states, where there is one.
+The third term is the paper's preconditioning, made exact as t → 0; the last, with a share s that
+falls from 1 in noise to 0, is the mixture over a crowd of states, where there is one (its gain is
+left out here).
 
 A score takes the density of every neighbour: ``assembled`` evaluates all d·(V-1) of them,
 ``taylor`` takes them from one gradient of the network and from the ratios of the skip terms, and
@@ -101,7 +102,7 @@ class MarginalModel(nn.Module):
         field, ahead = self.field(x, alpha).to(alpha.dtype), alpha.mean(1)
         time = time_features(ahead, TIME_WIDTH)
         gain = 1 + (1 - ahead[:, None]) * self.site_gain(time)
-        # what single states of the crowd say on a site is soon too much: less of it than above
+        # on one site, single states of the crowd soon say too much: less of it than of the mixture
         share = (1 - ahead) * (1 + ahead * self.site_crowd_gain(time).squeeze(-1))
         crowd = share[:, None, None] * self.crowd.cavity(x, alpha)
         return gain[..., None] * field + crowd + mean / len(self.forms)
@@ -117,12 +118,12 @@ class MarginalModel(nn.Module):
     def coefficient(self, alpha: Tensor) -> Tensor:
         """Of log p̄(x), from 0 in noise to 1 at t = 0, (b,) -> (b,)."""
         gain = self.gain(time_features(alpha, TIME_WIDTH)).squeeze(-1)
-        return alpha.pow(self.crowd.power) + alpha * (1 - alpha) * gain
+        return 1 - self.crowd.share(alpha) + alpha * (1 - alpha) * gain
 
     def crowd_share(self, alpha: Tensor) -> Tensor:
         """Of log m_t(x), from 1 in noise to 0 at t = 0, (b,) -> (b,)."""
         gain = self.crowd_gain(time_features(alpha, TIME_WIDTH)).squeeze(-1)
-        return (1 - alpha.pow(self.crowd.power)) * (1 + alpha * gain)
+        return self.crowd.share(alpha) * (1 + alpha * gain)
 
     @torch.no_grad()
     def set_level(self, alpha: Tensor, gap: Tensor) -> None:
