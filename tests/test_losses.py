@@ -53,6 +53,7 @@ COMPARISONS = {
     "conditionals": losses.by_conditionals,
     "spread": losses.by_spread,
     "itakura-saito": losses.by_itakura_saito,
+    "squares": losses.by_squares,
     "score entropy": losses.by_score_entropy,
 }
 LATTICES = {"ising": SPINS, "potts": Potts(2, 3, 0.5, **DOUBLE)}

@@ -200,7 +200,8 @@ def make_sequential_loss(config: Config, target: Target, model: nn.Module) -> Lo
     makers = {
         "self-normalized": {"cross-entropy": losses.by_conditionals, "spread": losses.by_spread},
         "unbiased": {
-            "itakura-saito": losses.by_itakura_saito, "score-entropy": losses.by_score_entropy,
+            "squares": losses.by_squares, "itakura-saito": losses.by_itakura_saito,
+            "score-entropy": losses.by_score_entropy,
         },
     }  # fmt: skip
     return losses.sequential(pick(config, makers[config.method])(model, target))

@@ -57,7 +57,9 @@ class Config(Frozen):
     method: Method = "self-normalized"
     schedule: Literal["sequential", "parallel"] = "sequential"
     times: Literal["shared", "mixed"] = "shared"
-    objective: Literal["path", "cross-entropy", "score-entropy", "spread", "itakura-saito"]
+    objective: Literal[
+        "path", "cross-entropy", "score-entropy", "spread", "itakura-saito", "squares"
+    ]
     network: Network
     estimator: Part
     proposal: Part

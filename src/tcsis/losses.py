@@ -7,6 +7,7 @@ to compare are functions passed in.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from inspect import signature
 
 import torch
@@ -57,12 +58,25 @@ def by_spread(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
 
 def by_itakura_saito(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
     """Itakura–Saito between the marginals of all ordered sites, which the last class leaves exact
-    at one density; log Z is learned.  Its centre moves after the batch is used, so that no state
-    is measured by itself."""
+    at one density; log Z is learned."""
+    divergence = partial(objectives.itakura_saito, most=MOST_EXACT)
+    return by_marginals(model, target, divergence)
+
+
+def by_squares(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
+    """Squared differences between the logarithms of the same two."""
+    return by_marginals(model, target, objectives.squares)
+
+
+def by_marginals(
+    model: Sequential, target: Target, divergence: Callable[[Tensor, Tensor], Tensor]
+) -> Callable[[Tensor], Tensor]:
+    """A divergence between the marginals.  The centre of log Z moves after the batch is used, so
+    that no state is measured by itself."""
 
     def compare(x: Tensor) -> Tensor:
         log_p, log_hat = model.log_marginal(x), log_target(model, target, x)
-        loss = objectives.itakura_saito(log_p, log_hat, MOST_EXACT).mean()
+        loss = divergence(log_p, log_hat).mean()
         with torch.no_grad():
             model.centre += CENTRE_RATE * (log_hat - log_p).mean()
         return loss

@@ -62,8 +62,7 @@ class Point:
     @property
     def slope(self) -> Tensor:
         """K_t(x), (b,)."""
-        leaving, arriving = self.g.relu(), (-self.g).relu() * self.tilted.exp()
-        return self.log_density + (leaving - arriving).sum((1, 2))
+        return self.log_density + (self.g.relu() - self.arriving).sum((1, 2))
 
     @property
     def forward_rates(self) -> Tensor:
@@ -73,7 +72,12 @@ class Point:
     @property
     def backward_rates(self) -> Tensor:
         """Of the chain that runs back from ρ_t, Q_t(x | y)·ρ̄_t(y)/ρ̄_t(x), (b, d, v)."""
-        return (-self.g).relu() * self.tilted.exp() + self.stirring
+        return self.arriving + self.stirring
+
+    @property
+    def arriving(self) -> Tensor:
+        """[-G]_+·ρ̄_t(y)/ρ̄_t(x), (b, d, v), zero also where that ratio is beyond all numbers."""
+        return (-self.g).relu() * torch.where(self.g < 0, self.tilted, 0.0).exp()
 
     @property
     def stirring(self) -> Tensor:
@@ -140,7 +144,9 @@ def log_jump(rates: Tensor, x: Tensor, y: Tensor, dt: Tensor) -> Tensor:
     chosen = rates.gather(-1, y[..., None]).squeeze(-1)
     stay = -total * dt[:, None]
     # a site with rates of zero cannot move: the log of zero has to win over that of zero over zero
-    move = torch.log(-torch.expm1(stay)) + torch.log(chosen / total).nan_to_num(nan=-torch.inf)
+    move = torch.log(-torch.expm1(stay)) + torch.log(chosen / total).nan_to_num(
+        nan=-torch.inf, neginf=-torch.inf
+    )
     return torch.where(x == y, stay, move).sum(-1)
 
 

@@ -53,14 +53,6 @@ class Cell(BaseModel):
     magnetization: list[int]  # draws with 0..d spins up
     weighted_magnetization: list[float] | None  # shares of the weight
 
-    @property
-    def ratio(self) -> float:
-        return self.error / self.floor
-
-    @property
-    def weighted_ratio(self) -> float | None:
-        return None if self.weighted_error is None else self.weighted_error / self.floor
-
 
 def make_key(task: Task) -> dict[str, Any]:
     """All that determines a cell, as plain data."""

@@ -121,7 +121,7 @@ def correlation(panel: Panel) -> None:
     """G(r): the mean over the seeds, on the exact values with the room of independent draws."""
     axes, truth, deviation = panel.axes, *truth_of(panel)
     for r, (g, s) in enumerate(zip(truth, deviation, strict=True), start=1):
-        room = 2 * s / math.sqrt(panel.num_draws)
+        room = 2 * s / math.sqrt(panel.num_draws * len(panel.setting.seeds))
         label = "truth" if r == 1 else None
         axes.plot([r - 0.42, r + 0.42], [g, g], color="black", lw=1, label=label)
         axes.fill_between(
@@ -170,7 +170,7 @@ def magnetization(panel: Panel) -> None:
     """The distribution of the mean spin, all seeds together, on the exact one."""
     axes, truth = panel.axes, panel.truth.magnetization
     assert truth is not None
-    n = panel.num_draws
+    n = panel.num_draws * len(panel.setting.seeds)
     room = [2 * math.sqrt(p * (1 - p) / n) for p in truth.probabilities]
     pairs = list(zip(truth.probabilities, room, strict=True))
     axes.fill_between(

@@ -53,6 +53,7 @@ class Row:
     weighted_error: float | None
     ess: float | None
     log_z_error: float | None
+    positive: float
     training_seconds: float
     sampling_seconds: float
     density_calls: float
@@ -92,7 +93,7 @@ def summarise(setting: Setting, source: Source, cells: list[Cell]) -> Row:
     return Row(
         setting=setting.name,
         method=source.title,
-        seeds=len(cells),
+        seeds=len(errors),
         error=error,
         spread=statistics.stdev(errors) if len(errors) > 1 else None,
         floor=floor,
@@ -100,6 +101,7 @@ def summarise(setting: Setting, source: Source, cells: list[Cell]) -> Row:
         weighted_error=mean(known([cell.weighted_error for cell in cells])),
         ess=mean(known([cell.ess for cell in cells])),
         log_z_error=max(misses, key=abs, default=None),
+        positive=statistics.mean(cell.positive for cell in cells),
         training_seconds=statistics.mean(cell.training_seconds for cell in cells),
         sampling_seconds=statistics.mean(cell.sampling_seconds for cell in cells),
         density_calls=statistics.mean(cell.num_density_calls for cell in cells),
@@ -119,7 +121,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 HEADS = (
     "setting", "method", "seeds", "error", "error/floor", "weighted error", "ESS", "log Z error",
-    "training s", "sampling s", "densities", "calls",
+    "P(m > 0)", "training s", "sampling s", "densities", "calls",
 )  # fmt: skip
 TERMINAL = tuple(head for head in HEADS if head not in ("setting", "seeds", "densities"))
 
@@ -130,7 +132,7 @@ def entries(row: Row) -> list[str]:
     return [
         row.setting, row.method, str(row.seeds),
         show(row.error, ".4f") + spread, show(row.ratio, ".3g"), show(row.weighted_error, ".4f"),
-        show(row.ess, ".3f"), show(row.log_z_error, "+.4f"),
+        show(row.ess, ".3f"), show(row.log_z_error, "+.4f"), show(row.positive, ".3f"),
         show(row.training_seconds or None, ".0f"), show(row.sampling_seconds, ".1f"),
         show(row.density_calls or None, ".2g"), show(row.network_calls or None, ".1f"),
     ]  # fmt: skip
