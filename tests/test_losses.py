@@ -69,8 +69,8 @@ def test_sequential_losses_are_least_at_the_exact_law(name: str, lattice: str) -
     generator = torch.Generator().manual_seed(0)
 
     def mean_loss() -> Tensor:
-        """Under p; the spread, which compares states of a batch, over all of them at once."""
-        if name == "spread":
+        """Under p; spreads, which compare the states of a batch, over all of them at once."""
+        if name in ("spread", "squares"):
             return loss(x, generator)[0]
         parts = [p * loss(row[None], generator)[0] for row, p in zip(x, table.p, strict=True)]
         return torch.stack(parts).sum()
@@ -377,3 +377,18 @@ def test_warm_trains_to_the_exact_denoiser() -> None:
     with torch.no_grad():
         model.tilt.fill_(0.3)
     assert score() > 8
+
+
+def test_squares_teach_the_network_what_the_spread_does_and_log_z_beside() -> None:
+    taught = []
+    for make in (losses.by_spread, losses.by_squares):
+        model = exact_sequential(SPINS)
+        with torch.no_grad():
+            model.network.bias[0, 0] += 0.3
+            model.centre -= 2
+        loss, _ = losses.sequential(make(model, SPINS))(STATES, torch.Generator())
+        loss.backward()
+        taught.append((model.network.bias.grad, float(model.log_z)))
+    (by_spread, left), (by_squares, moved) = taught
+    torch.testing.assert_close(by_spread, by_squares)
+    assert left < moved < TABLE.log_z  # towards it

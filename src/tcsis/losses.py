@@ -7,7 +7,6 @@ to compare are functions passed in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from inspect import signature
 
 import torch
@@ -59,29 +58,32 @@ def by_spread(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
 def by_itakura_saito(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
     """Itakura–Saito between the marginals of all ordered sites, which the last class leaves exact
     at one density; log Z is learned."""
-    divergence = partial(objectives.itakura_saito, most=MOST_EXACT)
-    return by_marginals(model, target, divergence)
-
-
-def by_squares(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
-    """Squared differences between the logarithms of the same two."""
-    return by_marginals(model, target, objectives.squares)
-
-
-def by_marginals(
-    model: Sequential, target: Target, divergence: Callable[[Tensor, Tensor], Tensor]
-) -> Callable[[Tensor], Tensor]:
-    """A divergence between the marginals.  The centre of log Z moves after the batch is used, so
-    that no state is measured by itself."""
 
     def compare(x: Tensor) -> Tensor:
         log_p, log_hat = model.log_marginal(x), log_target(model, target, x)
-        loss = divergence(log_p, log_hat).mean()
-        with torch.no_grad():
-            model.centre += CENTRE_RATE * (log_hat - log_p).mean()
+        loss = objectives.itakura_saito(log_p, log_hat, MOST_EXACT).mean()
+        follow(model, log_hat - log_p)
         return loss
 
     return compare
+
+
+def by_squares(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:
+    """Squared differences between the logarithms of the same two, at the log Z that fits the batch
+    best: half their variance.  A log Z that lags behind would hold the network back."""
+
+    def compare(x: Tensor) -> Tensor:
+        gap = log_target(model, target, x) - model.log_marginal(x)
+        follow(model, gap)
+        return objectives.spread(gap)
+
+    return compare
+
+
+@torch.no_grad()
+def follow(model: Sequential, gap: Tensor) -> None:
+    """Move the centre of log Z after a batch is used, so that no state is measured by itself."""
+    model.centre += CENTRE_RATE * gap.mean()
 
 
 def by_score_entropy(model: Sequential, target: Target) -> Callable[[Tensor], Tensor]:

@@ -48,11 +48,6 @@ def itakura_saito(log_p: Tensor, log_p_hat: Tensor, most: float = MOST_LOG_RATIO
     return inside.expm1() - inside + beyond
 
 
-def squares(log_p: Tensor, log_p_hat: Tensor) -> Tensor:
-    """½·(log p̂ - log p)², (b,) -> (b,), for estimates without noise, which would be a bias here."""
-    return (log_p_hat - log_p).square() / 2
-
-
 def marginal_score_entropy(log_p: Tensor, log_p_hat: Tensor, log_scale: Tensor) -> Tensor:
     """(p - p̂·log p + p̂·(log p̂ - 1))/c, (b,) -> (b,): the paper's loss on the marginal.
 

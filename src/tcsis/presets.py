@@ -50,8 +50,7 @@ def sequential(target: Target) -> Config:
 
 
 def unbiased_sequential(target: Target) -> Config:
-    """Sequential marginals are exact, so nothing has to average out, and squares are best:
-    Itakura–Saito forgives a model that puts too much weight on a state."""
+    """Sequential marginals are exact, so nothing has to average out, and squares are best."""
     return sequential(target).model_copy(update={"method": "unbiased", "objective": "squares"})
 
 
