@@ -388,7 +388,7 @@ def test_squares_teach_the_network_what_the_spread_does_and_log_z_beside() -> No
             model.centre -= 2
         loss, _ = losses.sequential(make(model, SPINS))(STATES, torch.Generator())
         loss.backward()
-        taught.append((model.network.bias.grad, float(model.log_z)))
+        taught.append((model.network.bias.grad, float(model.log_z.detach())))
     (by_spread, left), (by_squares, moved) = taught
     torch.testing.assert_close(by_spread, by_squares)
     assert left < moved < TABLE.log_z  # towards it

@@ -43,7 +43,7 @@ def make_model(config: Config, target: Target, seed: int) -> nn.Module:
         ("unbiased", "parallel"): make_marginal,
     }
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights"))
+        torch.default_generator.manual_seed(derive_seed(seed, "weights"))
         model = makers[config.method, config.schedule](config, target)
     return model.to(target.device, DTYPES[config.dtype])
 

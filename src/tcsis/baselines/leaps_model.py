@@ -146,7 +146,7 @@ def drive(x: Tensor, t: Tensor, ratios: Tensor) -> Tensor:
 def make_model(config: LeapsConfig, target: Target, seed: int) -> LeapsModel:
     """The model with its first weights, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights"))
+        torch.default_generator.manual_seed(derive_seed(seed, "weights"))
         model = LeapsModel(RateNetwork(make_trunk(config, target), target.num_values), FreeEnergy())
     return model.to(target.device)
 

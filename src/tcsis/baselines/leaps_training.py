@@ -49,7 +49,8 @@ class Walkers:
         """Trajectories of the present model in place of the oldest walkers, then sweeps of all."""
         n, num_times = len(self.x), self.config.num_times
         num_paths = max(1, n // RENEWED // num_times)
-        x, t = trajectories(rates, self.target, num_paths, num_times, largest, self.generator)
+        paths = trajectories(rates, self.target, num_paths, num_times, largest, self.generator)
+        x, t = (part[-n:] for part in paths)
         places = (self.oldest + torch.arange(len(x), device=x.device)) % n
         self.x[places], self.t[places] = x, t
         self.oldest = (self.oldest + len(x)) % n
