@@ -116,8 +116,9 @@ Integrated over time, the free-energy network of the trained model has log Z wit
 ## Few steps
 
 The continuous-time weights do not see the error of the steps themselves, only that of the rates: at
-few steps the ESS may be near one beside a weighted error above its floor. `sample(weigh=leaps.discrete_weights,
-stir=1)` weighs the steps as they are taken, and E[w] = Z holds for any number of them.
+few steps the ESS may be near one beside a weighted error above its floor.
+`sample(weigh=leaps.discrete_weights, stir=1)` weighs the steps as they are taken, and E[w] = Z
+holds for any number of them.
 
 {head.replace("steps", "weights")}{few}
 For comparison, a run of the authors' own code, unmodified, made outside this repository: after

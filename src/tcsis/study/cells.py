@@ -7,7 +7,6 @@ and is refused; one that cannot be read is damaged, and its cell is to be run ag
 from __future__ import annotations
 
 import json
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from tcsis.evaluation import evaluate
 from tcsis.study import samplers
 from tcsis.study.plan import Task
 from tcsis.study.samplers import Outcome
+from tcsis.summaries import finite
 from tcsis.targets.base import Target
 
 FOLDER = "cells"
@@ -112,10 +112,6 @@ def measure(task: Task, outcome: Outcome, target: Target) -> Cell:
 def mean_error(estimate: Tensor, truth: Tensor | None) -> float:
     assert truth is not None
     return float((estimate - truth)[1:].abs().mean())
-
-
-def finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 # -- files ---------------------------------------------------------------------------------------
