@@ -20,11 +20,13 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
 
 import tcsis
 from tcsis.baselines import leaps
 from tcsis.baselines.leaps_model import LeapsConfig, LeapsModel, make_model
-from tcsis.baselines.leaps_path import continuous_weights, log_jump, look
+from tcsis.baselines.leaps_path import Point, log_jump, look
 from tcsis.targets import Ising, Target
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "leaps"
@@ -92,16 +94,21 @@ def mean_log_weight(model: LeapsModel, target: Target, num_steps: int) -> float:
     times = torch.linspace(0, 1, num_steps + 1, dtype=torch.float64)
     points = [look(model.rates, target, x, t.expand(n)) for t in times]
     log_mass = torch.zeros(n, dtype=torch.float64)  # of ρ̄_0 at first
-    start, end = torch.cartesian_prod(torch.arange(n), torch.arange(n)).unbind(1)
-    dt = torch.full((n * n,), 1 / num_steps, dtype=torch.float64)
+    hot = one_hot(x, target.num_values).flatten(1).double()
     for here, there in pairwise(points):
-        rates = here.forward_rates
-        log_q = torch.cat(
-            [log_jump(rates, x, y.expand_as(x), dt[:n]) for y in x]
-        ).reshape(n, n).T  # fmt: skip
-        rise = continuous_weights(here[start], there[end], dt).reshape(n, n)
+        log_q = site_laws(here, 1 / num_steps).flatten(1) @ hot.T
+        rise = (here.slope[:, None] + there.slope) / (2 * num_steps)  # as continuous_weights has it
         log_mass = (log_mass[:, None] + log_q + rise).logsumexp(0)
     return float(log_mass.logsumexp(0))
+
+
+def site_laws(point: Point, dt: float) -> Tensor:
+    """log probability that a jump takes site i to v, (n, d, v): a state of one site each."""
+    rates = point.forward_rates.flatten(0, 1)[:, None]
+    x = point.x.flatten()[:, None]
+    time = torch.full((len(x),), dt, dtype=rates.dtype)
+    values = [log_jump(rates, x, torch.full_like(x, v), time) for v in range(rates.shape[-1])]
+    return torch.stack(values, -1).reshape(point.g.shape).clamp_min(-1e9)
 
 
 def measure(name: str, model: leaps.Leaps, steps: int, **options: Any) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def changed(**changes: Any) -> dict[str, Any]:
     ("data", "message"),
     [
         (changed(num_steps=0), "config: num_steps is wrong: .* greater than or equal to 1"),
-        (changed(objective="squares"), "config: objective is wrong: .*'cross-entropy'"),
+        (changed(objective="cubes"), "config: objective is wrong: .*'cross-entropy'"),
         (changed(network={"name": "mlp", "width": 8}), "config: network.name is wrong"),
         (changed(optimisation={"ema": 1.0}), "config: optimisation.ema is wrong"),
         (changed(optimisation={"batch_size": 1}), "config: optimisation.batch_size is wrong"),
