@@ -31,7 +31,7 @@ FIRST_STEPS = 5
 MOST_STEPS = 300
 MOST_SECONDS = 100.0
 NUM_DRAWS = 20
-SHORT = {"steps": 600, "rate": 1e-3, "evaluations": 6, "draws": 1_000}
+SHORT = {"steps": 320, "rate": 1e-4, "evaluations": 8, "draws": 1_000}
 
 
 def main() -> None:
