@@ -1,5 +1,8 @@
 """Tests run side by side on the cores, so each keeps to one thread."""
 
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 
 import numba
@@ -25,3 +28,27 @@ def awake() -> Callable[..., nn.Module]:
         return module
 
     return wake
+
+
+@pytest.fixture
+def interrupt() -> Callable[..., str]:
+    """Ctrl-C for a command line once it is ready: it ends with its code and no traceback; what it
+    says on standard error comes back."""
+
+    def stop(process: subprocess.Popen, ready: Callable[[], bool]) -> str:
+        begin = time.monotonic()
+        try:
+            while not ready():
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() - begin < 120
+                time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 130
+        assert out == ""
+        assert "Traceback" not in err
+        return err.strip()
+
+    return stop

@@ -82,12 +82,13 @@ def make_marginal(config: Config, target: Target) -> marginal.MarginalModel:
     trunk = make_trunk(config.network, target, target.num_values + 1)
     alike = config.symmetric and target.symmetries.value_permutation and target.num_values <= 3
     forms = (marginal.all_relabellings if alike else marginal.one_form)(target.num_values)
+    noise = make_noise(config, target)
     crowd: Crowd | Nobody = Nobody(target.num_values)
     if config.crowd_size:
-        crowd = Crowd(target.num_values, target.num_sites, config.crowd_size, forms)
+        crowd = Crowd(noise, target.num_sites, config.crowd_size, forms)
     return marginal.MarginalModel(
-        make_noise(config, target), target, optionally_compiled(config, trunk),
-        config.network.width, forms, make_field(config, target), crowd,
+        noise, target, optionally_compiled(config, trunk), config.network.width, forms,
+        make_field(config, target), crowd,
     )  # fmt: skip
 
 

@@ -68,9 +68,7 @@ class Draws:
     @property
     def ess(self) -> float | None:
         """Effective share of the draws, 1/(n·Σ w²) in (0, 1]; None without weights."""
-        if self.weights is None:
-            return None
-        return float(1 / (self.weights.square().sum() * len(self.weights)))
+        return None if self.log_weight is None else effective_share(self.log_weight.flatten())
 
     @property
     def log_z(self) -> float | None:
@@ -140,6 +138,12 @@ def concatenate(draws: list[Draws]) -> Draws:
         num_density_calls=sum(part.num_density_calls for part in draws),
         num_network_calls=sum(part.num_network_calls for part in draws),
     )
+
+
+def effective_share(log_weight: Tensor) -> float:
+    """1/(n·Σ w²) of the normalised weights, (n,)."""
+    weights = log_weight.double().softmax(0)
+    return float(1 / (weights.square().sum() * len(weights)))
 
 
 def systematic_resample(log_weight: Tensor, generator: torch.Generator | None = None) -> Tensor:

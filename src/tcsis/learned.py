@@ -103,9 +103,7 @@ class Learned:
 
     def save(self, folder: str | Path) -> Path:
         """Write the model and its target into a folder, for ``tcsis.load``."""
-        tensors = {f"model/{name}": value for name, value in self.module.state_dict().items()}
-        described, parameters = describe(self.target)
-        tensors |= {f"target/{name}": value for name, value in parameters.items()}
+        tensors, described = tensors_of(self.module, self.target)
         return checkpoint.save(folder, tensors, self.record(described))
 
     def record(self, described: dict[str, Any]) -> dict[str, Any]:
@@ -114,6 +112,14 @@ class Learned:
             "config": self.config.model_dump(), "target": described, "history": self.history,
             "seconds": self.seconds, "num_density_calls": self.num_density_calls,
         }  # fmt: skip
+
+
+def tensors_of(module: nn.Module, target: Target) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a model and of its target under the names of a file, and the rest of the
+    target as plain data."""
+    described, parameters = describe(target)
+    tensors = {f"model/{name}": value for name, value in module.state_dict().items()}
+    return tensors | {f"target/{name}": value for name, value in parameters.items()}, described
 
 
 def refuse_other_schedules(

@@ -130,8 +130,7 @@ def by_training(plan: Plan, budget: Spent | None, method: Method) -> Entry:
     options = dict(plan.training)
     if options["config"] is not None and options["config"].method != method:
         options |= {"config": None, "folder": None, "resume": False}
-    if budget is not None and plan.equal == "seconds":
-        options["time_budget"] = min(options["time_budget"] or budget.seconds, budget.seconds)
+    options["time_budget"] = time_limit(plan, budget)
     model = train(plan.target, method, seed=plan.seed, progress=plan.progress, **options)
     return draw_from(model, plan)
 
@@ -143,12 +142,20 @@ def draw_from(model: Learned, plan: Plan) -> Entry:
 
 def by_leaps(plan: Plan, budget: Spent | None) -> Entry:
     """LEAPS, trained as long as the first method took."""
-    limits = {name: plan.training[name] for name in ("steps", "time_budget")}
-    if budget is not None and plan.equal == "seconds":
-        limits["time_budget"] = min(limits["time_budget"] or budget.seconds, budget.seconds)
-    model = leaps.train(plan.target, seed=plan.seed, progress=plan.progress, **limits)
+    model = leaps.train(
+        plan.target, seed=plan.seed, steps=plan.training["steps"],
+        time_budget=time_limit(plan, budget), progress=plan.progress,
+    )  # fmt: skip
     draws = model.sample(plan.n, seed=plan.seed)
     return Entry(draws, Spent(model.seconds, model.num_density_calls))
+
+
+def time_limit(plan: Plan, budget: Spent | None) -> float | None:
+    """Of a training: what was asked for, and no more than the first method took."""
+    asked: float | None = plan.training["time_budget"]
+    if budget is None or plan.equal != "seconds":
+        return asked
+    return min(asked or budget.seconds, budget.seconds)
 
 
 def by_chains(plan: Plan, budget: Spent | None, kernel: str) -> Entry:

@@ -95,13 +95,13 @@ class UniformNoise:
 
     def log_kernel(self, x: Tensor, t: Time, s: Time = 0.0) -> Tensor:
         """log k_{s→t}(v | x_i) for every v, (..., d) -> (..., d, v)."""
-        log_stay, log_move = self._log_stay_move(self.alpha(x, t, s)[..., None])
+        log_stay, log_move = self.log_stay_move(self.alpha(x, t, s)[..., None])
         present = x[..., None] == torch.arange(self.num_values, device=x.device)
         return torch.where(present, log_stay, log_move)
 
     def log_prob(self, x_t: Tensor, x_s: Tensor, t: Time, s: Time = 0.0) -> Tensor:
         """log k_{s→t}(x_t | x_s) = Σ_i log k_{s→t}(x_t^i | x_s^i), (..., d) -> (...)."""
-        log_stay, log_move = self._log_stay_move(self.alpha(x_t, t, s))
+        log_stay, log_move = self.log_stay_move(self.alpha(x_t, t, s))
         return torch.where(x_t == x_s, log_stay, log_move).sum(-1)
 
     def draw(
@@ -150,7 +150,7 @@ class UniformNoise:
                 "score, which is the target's log_ratios"
             )
         weight = denoiser - self.log_kernel(x_t, t)
-        _, log_move = self._log_stay_move(alpha)
+        _, log_move = self.log_stay_move(alpha)
         score = log_add(alpha.log() + weight, log_move + log_sum(weight)[..., None])
         return score.scatter(-1, x_t[..., None].long(), 0.0)
 
@@ -165,12 +165,12 @@ class UniformNoise:
             raise ValueError(
                 "t gives α = 0 at some site: in pure noise the score says nothing on the denoiser"
             )
-        _, log_move = self._log_stay_move(alpha)
+        _, log_move = self.log_stay_move(alpha)
         background = log_move + log_sum(log_score)[..., None] - log_score
         bracket = log_score + torch.log1p(-background.exp().clamp_max(1))
         return log_normalise(bracket + self.log_kernel(x_t, t))
 
-    def _log_stay_move(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    def log_stay_move(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """log(α + (1-α)/V) and log((1-α)/V)."""
         v = self.num_values
         return torch.log1p(alpha * (v - 1)) - math.log(v), torch.log1p(-alpha) - math.log(v)

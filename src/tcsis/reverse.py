@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tcsis.calls import Calls
-from tcsis.draws import Draws, systematic_resample
+from tcsis.draws import Draws, effective_share, systematic_resample
 from tcsis.mcmc.kernel import Kernel
 from tcsis.noise import UniformNoise, draw_categorical
 from tcsis.schedules import Schedule
@@ -182,8 +182,7 @@ class Resampling:
     ) -> Walk:  # fmt: skip
         log_guess = self.guess(denoiser, noise, before, after.x, t, s, after.log_weight)
         n = len(log_guess)
-        ess = 1 / (log_guess.softmax(0).square().sum() * n)
-        if ess >= self.threshold:
+        if effective_share(log_guess) >= self.threshold:
             return Walk(after.x, after.log_weight, log_guess)
         chosen = systematic_resample(log_guess, generator)
         level = log_guess.logsumexp(0) - math.log(n)

@@ -127,9 +127,12 @@ def write_start(folder: Path, chosen: Settings) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A whole file or none."""
+    """A whole file or none: a temporary name, forced to disk, renamed."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
 
 

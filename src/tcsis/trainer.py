@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -107,8 +108,18 @@ class Keeper:
         self.run.restore(*checkpoint.load(self.folder / CHECKPOINT))
 
 
+class Watched(Protocol):
+    """What the bar reads of a run."""
+
+    history: list[dict[str, float]]
+    last_loss: float
+
+    @property
+    def progress(self) -> float: ...
+
+
 @contextmanager
-def bar(run: Run, enabled: bool) -> Iterator[Callable[[], None]]:
+def bar(run: Watched, enabled: bool) -> Iterator[Callable[[], None]]:
     """A progress bar on standard error, with the loss now and the last error and ESS."""
     columns = (
         TextColumn("training"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
@@ -120,7 +131,7 @@ def bar(run: Run, enabled: bool) -> Iterator[Callable[[], None]]:
         yield lambda: shown.update(task, completed=min(1.0, run.progress), said=said(run))
 
 
-def said(run: Run) -> str:
+def said(run: Watched) -> str:
     last = run.history[-1] if run.history else {}
     parts = [f"loss {run.last_loss:.4f}"]
     parts += [f"{name} {last[name]:.4f}" for name in ("error", "ess") if last.get(name) is not None]

@@ -191,6 +191,24 @@ def test_mean_weight_tends_to_z(name: str, weigh: Weigh, awake: Callable[..., nn
     assert distances[2] < 0.02
 
 
+def test_a_jump_that_cannot_be_has_no_probability() -> None:
+    """Also where the site may leave, but not for that value."""
+    rates = torch.tensor([[[0.0, 2.0, 0.0]]], dtype=torch.float64)
+    x, dt = torch.tensor([[0]]), torch.tensor([0.5], dtype=torch.float64)
+    found = [log_jump(rates, x, torch.tensor([[v]]), dt).exp().item() for v in range(3)]
+    assert found == pytest.approx([math.exp(-1), 1 - math.exp(-1), 0])
+    assert log_jump(rates, x, torch.tensor([[2]]), dt).isneginf().all()
+
+
+def test_ratios_beyond_all_numbers_count_only_where_the_chain_arrives() -> None:
+    """Leaving a penalty of 1,000 has a ratio of e^1000, and no way back at this rate."""
+    tilted = torch.tensor([[[0.0, 1000.0]]])
+    point = Point(torch.zeros(1, 1, dtype=torch.long), torch.ones(1), torch.tensor([[[0.0, 3.0]]]),
+                  tilted, torch.zeros(1))  # fmt: skip
+    assert point.slope.item() == 3
+    assert point.backward_rates.sum().item() == 0
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_discrete_weights_with_stirring_are_exact_at_any_number_of_steps(
     name: str, awake: Callable[..., nn.Module]

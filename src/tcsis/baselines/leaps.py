@@ -31,9 +31,8 @@ from tcsis.checkpoint import CheckpointError
 from tcsis.checks import check_counts, check_integer, make_generator
 from tcsis.config import parse
 from tcsis.draws import Draws
-from tcsis.learned import load_weights, matching_target
+from tcsis.learned import load_weights, matching_target, tensors_of
 from tcsis.targets.base import Target, counting
-from tcsis.targets.spec import describe
 from tcsis.trainer import bar
 
 __all__ = ["Leaps", "LeapsConfig", "continuous_weights", "discrete_weights", "load", "train"]
@@ -58,8 +57,7 @@ def train(
     if time_budget is not None and not time_budget > 0:
         raise ValueError(f"time_budget is {time_budget}: expected seconds above 0")
     run = Run(target, config, seed, time_budget)
-    # the bar asks for progress, history and the last loss, which every run has
-    with counting(target) as cost, bar(run, progress) as show:  # type: ignore[arg-type]
+    with counting(target) as cost, bar(run, progress) as show:
         for _ in run.steps():
             show()
     return Leaps(target, config, run.average, run.history, run.seconds, cost.densities)
@@ -133,9 +131,7 @@ class Leaps:
 
     def save(self, folder: str | Path) -> Path:
         """Write the model and its target into a folder, for ``leaps.load``."""
-        described, parameters = describe(self.target)
-        tensors = {f"model/{name}": value for name, value in self.module.state_dict().items()}
-        tensors |= {f"target/{name}": value for name, value in parameters.items()}
+        tensors, described = tensors_of(self.module, self.target)
         record = {
             "leaps": self.config.model_dump(), "target": described, "history": self.history,
             "seconds": self.seconds, "num_density_calls": self.num_density_calls,

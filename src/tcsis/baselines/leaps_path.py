@@ -30,7 +30,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from tcsis.draws import systematic_resample
+from tcsis.draws import effective_share, systematic_resample
+from tcsis.proposals import noise
 from tcsis.targets.base import Target
 
 Rates = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -153,13 +154,6 @@ def log_jump(rates: Tensor, x: Tensor, y: Tensor, dt: Tensor) -> Tensor:
 # -- draws -----------------------------------------------------------------------------------------
 
 
-def uniform_states(target: Target, n: int, generator: torch.Generator) -> Tensor:
-    """Draws of ρ_0, (n, d)."""
-    return torch.randint(
-        target.num_values, (n, target.num_sites), device=target.device, generator=generator
-    )
-
-
 @torch.no_grad()
 def sample(
     rates: Rates, target: Target, n: int, num_steps: int, *, generator: torch.Generator,
@@ -171,7 +165,7 @@ def sample(
     resampled and all go on with the mean weight.
     """
     times = torch.linspace(0, 1, num_steps + 1, dtype=target.dtype, device=target.device)
-    here = look(rates, target, uniform_states(target, n, generator), times[:1].expand(n), stir)
+    here = look(rates, target, noise(target, n, generator), times[:1].expand(n), stir)
     log_weight = torch.full_like(here.t, log_volume(target), dtype=torch.float64)
     for t, s in pairwise(times):
         dt = (s - t).expand(n)
@@ -187,8 +181,3 @@ def sample(
 def log_volume(target: Target) -> float:
     """log Z_0 = d·log V."""
     return target.num_sites * math.log(target.num_values)
-
-
-def effective_share(log_weight: Tensor) -> float:
-    """1/(n·Σ w²) of the normalised weights."""
-    return float(1 / (log_weight.softmax(0).square().sum() * len(log_weight)))

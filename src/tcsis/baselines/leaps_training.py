@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.baselines.leaps_model import LeapsConfig, default_calls, make_model
-from tcsis.baselines.leaps_path import Rates, jump, look, sample, uniform_states
+from tcsis.baselines.leaps_path import Rates, jump, look, sample
 from tcsis.checks import make_generator
 from tcsis.descent import move_average, rate_share
 from tcsis.draws import Draws
 from tcsis.mcmc.gibbs import SweepGibbs
 from tcsis.mcmc.kernel import State
+from tcsis.proposals import noise
 from tcsis.targets.base import Target
 from tcsis.training import DivergedError
 
@@ -38,7 +39,7 @@ class Walkers:
     def __init__(self, target: Target, config: LeapsConfig, generator: torch.Generator) -> None:
         self.target, self.config, self.generator = target, config, generator
         n = config.num_walkers
-        self.x = uniform_states(target, n, generator)
+        self.x = noise(target, n, generator)
         refuse_forbidden_noise(target, self.x)
         self.t = torch.rand(n, dtype=target.dtype, device=target.device, generator=generator)
         for share in torch.linspace(0, 1, FIRST_SWEEPS).tolist():
@@ -79,7 +80,7 @@ def trajectories(
 
     The grid of each path is shifted at random, so that together they meet all times alike.
     """
-    x = uniform_states(target, num_paths, generator)
+    x = noise(target, num_paths, generator)
     t = torch.zeros(num_paths, dtype=target.dtype, device=target.device)
     shift = torch.rand(t.shape, dtype=t.dtype, device=t.device, generator=generator)
     states, times = [], []

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,14 +30,16 @@ def paper(quick: bool, out: str | None, num_workers: int | None, printing: Print
     """Run the study and return the exit code."""
     plan = QUICK if quick else FULL
     folder = FOLDERS[plan.name] if out is None else Path(out)
+    command = command_line(quick, out, num_workers)
     if num_workers is None:
         num_workers = min(MOST_WORKERS, os.cpu_count() or 1)
     check_integer("workers", num_workers)
-    return perform(plan, folder, num_workers, Printer(printing), command_line(quick, out))
+    return perform(plan, folder, num_workers, Printer(printing), command)
 
 
-def command_line(quick: bool, out: str | None) -> str:
+def command_line(quick: bool, out: str | None, num_workers: int | None) -> str:
     parts = ["tcsis", "paper", *(["--quick"] if quick else []), *(["--out", out] if out else [])]
+    parts += [] if num_workers is None else ["--workers", str(num_workers)]
     return shlex.join(parts)
 
 
@@ -50,17 +52,17 @@ def perform(plan: Plan, folder: Path, num_workers: int, printer: Printer, comman
     missing = [task for task in tasks if task not in found]
     printer.note(announce(found, missing, num_workers))
 
-    def take(task: Task, result: Cell | Failure) -> None:
-        if isinstance(result, Failure):
-            failures.append(result)
-        else:
-            found[task] = result
-        printer.note(line(task, result))
-
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with bar(missing, printer.lively) as advance:
-            workers.run_all(missing, folder, num_workers, both(take, advance))
+        results = workers.run_all(missing, folder, num_workers)
+        with bar(missing, printer.lively) as advance, closing(results):  # whatever happens here
+            for task, result in results:
+                if isinstance(result, Failure):
+                    failures.append(result)
+                else:
+                    found[task] = result
+                printer.note(line(task, result))
+                advance(task)
         rows = output.write(plan, folder, found, failures, command, num_workers)
     except KeyboardInterrupt:
         said = f"{len(found)} of {len(tasks)} cells are kept in {folder}"
@@ -101,14 +103,6 @@ def line(task: Task, result: Cell | Failure) -> str:
         return f"{task.label}: failed, {result.sentence}"
     seconds = result.training_seconds + result.sampling_seconds
     return f"{task.label}: error {result.error:.4f}, floor {result.floor:.4f}, {seconds:.1f} s"
-
-
-def both(take: workers.Finished, advance: Callable[[Task], None]) -> workers.Finished:
-    def finished(task: Task, result: Cell | Failure) -> None:
-        take(task, result)
-        advance(task)
-
-    return finished
 
 
 @contextmanager

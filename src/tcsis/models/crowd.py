@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from tcsis.noise import UniformNoise
+
 LEAST = 1e-6
 """Least 1 - α: without noise, other states would have no part in the mixture."""
 FEWEST = 1e-12
@@ -27,9 +29,11 @@ class Crowd(nn.Module):
 
     states: Tensor
 
-    def __init__(self, num_values: int, num_sites: int, size: int, forms: Sequence[Sequence[int]]):
+    def __init__(
+        self, noise: UniformNoise, num_sites: int, size: int, forms: Sequence[Sequence[int]]
+    ):
         super().__init__()
-        self.num_values, self.forms = num_values, forms
+        self.noise, self.forms = noise, forms
         self.register_buffer("states", torch.zeros(size, num_sites, dtype=torch.long))
 
     def gather(self, x: Tensor) -> None:
@@ -41,7 +45,7 @@ class Crowd(nn.Module):
         return 1 - alpha.pow(4)
 
     def log_mean(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """log m_t(x) + d·log V, (b, d) and (b, d) -> (b,)."""
+        """log m_t(x), (b, d) and (b, d) -> (b,)."""
         log_k = self.log_kernels(x, alpha, self.one_hot(alpha.dtype))
         return log_k.logsumexp(1) - math.log(log_k.shape[1])
 
@@ -50,21 +54,25 @@ class Crowd(nn.Module):
         log Σ_m k_t(x^{-i} | x_m^{-i})·[x_m^i = u]."""
         hot = self.one_hot(alpha.dtype)
         weight = self.log_kernels(x, alpha, hot).softmax(1)
-        held = (weight @ hot).reshape(*x.shape, self.num_values)
-        stay, move = log_stay_move(alpha[..., None], self.num_values)
-        own = torch.where(one_hot(x, self.num_values).bool(), stay, move)
+        held = (weight @ hot).reshape(*x.shape, self.noise.num_values)
+        stay, move = self.log_stay_move(alpha[..., None])
+        own = torch.where(one_hot(x, self.noise.num_values).bool(), stay, move)
         return (held + FEWEST).log() - own
 
     def log_kernels(self, x: Tensor, alpha: Tensor, hot: Tensor) -> Tensor:
-        """log k_t(x | x_m) + d·log V for all of the crowd, (b, d) -> (b, f·m)."""
-        stay, move = log_stay_move(alpha, self.num_values)
-        mine = one_hot(x, self.num_values) * (stay - move)[..., None]
+        """log k_t(x | x_m) for all of the crowd, (b, d) -> (b, f·m)."""
+        stay, move = self.log_stay_move(alpha)
+        mine = one_hot(x, self.noise.num_values) * (stay - move)[..., None]
         return mine.flatten(1) @ hot.T + move.sum(1, keepdim=True)
 
     def one_hot(self, dtype: torch.dtype) -> Tensor:
         """The crowd in all its forms, (f·m, d·v)."""
         orders = torch.tensor(self.forms, device=self.states.device)
-        return one_hot(orders[:, self.states].flatten(0, 1), self.num_values).flatten(1).to(dtype)
+        states = orders[:, self.states].flatten(0, 1)
+        return one_hot(states, self.noise.num_values).flatten(1).to(dtype)
+
+    def log_stay_move(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        return self.noise.log_stay_move(alpha.clamp_max(1 - LEAST))
 
 
 class Nobody(nn.Module):
@@ -85,8 +93,3 @@ class Nobody(nn.Module):
 
     def cavity(self, x: Tensor, alpha: Tensor) -> Tensor:
         return alpha.new_zeros(*x.shape, self.num_values)
-
-
-def log_stay_move(alpha: Tensor, num_values: int) -> tuple[Tensor, Tensor]:
-    """log(V·k_t(v | v)) and log(V·k_t(v | u)), with a little noise at least."""
-    return torch.log1p(alpha * (num_values - 1)), torch.log((1 - alpha).clamp_min(LEAST))

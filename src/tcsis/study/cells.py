@@ -7,7 +7,6 @@ and is refused; one that cannot be read is damaged, and its cell is to be run ag
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 import tcsis
-from tcsis import exact, metrics
+from tcsis import exact, metrics, runs
 from tcsis.evaluation import evaluate
 from tcsis.study import samplers
 from tcsis.study.plan import Task
@@ -126,15 +125,9 @@ class Kept:
 
 
 def keep(folder: Path, task: Task, cell: Cell) -> Path:
-    """Write a cell under a temporary name, force it to disk, rename it."""
     path = locate(folder, task)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(cell.model_dump(), allow_nan=False, indent=1) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    runs.write_text(path, json.dumps(cell.model_dump(), allow_nan=False, indent=1) + "\n")
     return path
 
 

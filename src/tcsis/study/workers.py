@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -36,14 +36,13 @@ class Failure:
     sentence: str
 
 
-Finished = Callable[[Task, Cell | Failure], None]
+def run_all(
+    tasks: list[Task], folder: Path, workers: int
+) -> Generator[tuple[Task, Cell | Failure], None, None]:
+    """Run and keep every cell, yielding each as it is finished.
 
-
-def run_all(tasks: list[Task], folder: Path, workers: int, finished: Finished) -> None:
-    """Run and keep every cell, calling ``finished`` after each.
-
-    A cell that fails is handed over as a ``Failure``, and the others go on.  An interrupt ends the
-    processes at once; cells that are finished by then are kept.
+    A cell that fails comes as a ``Failure``, and the others go on.  An interrupt, or closing the
+    generator, ends the processes at once; cells that are finished by then are kept.
     """
     if not tasks:
         return
@@ -52,9 +51,10 @@ def run_all(tasks: list[Task], folder: Path, workers: int, finished: Finished) -
         min(workers, len(tasks)), multiprocessing.get_context("spawn"), prepare
     ) as pool:  # fmt: skip
         try:
-            futures = {pool.submit(work, task, folder): task for task in tasks}
+            with deaf():
+                futures = {pool.submit(work, task, folder): task for task in tasks}
             for future in as_completed(futures):
-                finished(futures[future], outcome_of(future, futures[future]))
+                yield futures[future], outcome_of(future, futures[future])
         except BaseException:  # an interrupt, most of all
             pool.shutdown(wait=False, cancel_futures=True)
             for process in set(multiprocessing.active_children()) - before:
@@ -88,10 +88,20 @@ def outcome_of(future: Future[Cell | Failure], task: Task) -> Cell | Failure:
 
 
 def prepare() -> None:
-    """In a new process: one thread, and interrupts left to the process that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """In a new process: one thread."""
     torch.set_num_threads(1)
     numba.set_num_threads(1)
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Processes that are started meanwhile leave interrupts to the one that started them, from
+    their first moment on."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

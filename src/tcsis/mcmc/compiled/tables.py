@@ -127,6 +127,7 @@ def _table_row(model: Any, site: int) -> Any:
     row = model.codes
     for code in range(len(row)):
         threshold = model.table[model.site_class[site], code]
+        # an intrinsic: the compiler itself supplies the first argument that its type names
         row = tuple_setitem(row, code, threshold)  # type: ignore[call-arg]
     return row
 
