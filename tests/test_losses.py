@@ -126,7 +126,7 @@ class Tilted(nn.Module):
         super().__init__()
         self.noise = NOISE
         self.tilt = nn.Parameter(torch.zeros((), **DOUBLE))
-        self.knots, self.log_scale = torch.zeros(1, **DOUBLE), torch.zeros(NUM_KNOTS, **DOUBLE)
+        self.log_scale = torch.zeros(NUM_KNOTS, **DOUBLE)
 
     def alpha(self, x: Tensor, t: Tensor) -> Tensor:
         return NOISE.alpha(x, t).expand(x.shape)
@@ -181,12 +181,12 @@ WAYS: dict[str, tuple[Callable, Callable, Callable, Callable]] = {
     "paths": (lambda model: losses.paths(model, 8), Tilted.denoiser, drawn_denoiser, posterior),
     "scores": (losses.scores, Tilted.log_score, drawn_score, posterior),
     "marginals": (
-        losses.marginals, Tilted.log_marginal, drawn_marginal,
-        lambda x_t, t: log_kernels(x_t, t).exp(),
+        lambda model: losses.marginals(model, losses.itakura_saito), Tilted.log_marginal,
+        drawn_marginal, lambda x_t, t: log_kernels(x_t, t).exp(),
     ),
     "scaled marginals": (
-        losses.scaled_marginals, Tilted.log_marginal, drawn_marginal,
-        lambda x_t, t: log_kernels(x_t, t).exp(),
+        lambda model: losses.marginals(model, losses.scaled(model)), Tilted.log_marginal,
+        drawn_marginal, lambda x_t, t: log_kernels(x_t, t).exp(),
     ),
 }  # fmt: skip
 
@@ -259,7 +259,7 @@ def test_scales_are_kept_by_time() -> None:
     """A batch at two times sets two of the scales, to the largest estimate at each."""
     model = Tilted()
     model.log_scale.fill_(-torch.inf)
-    compare = losses.scaled_marginals(model)
+    compare = losses.marginals(model, losses.scaled(model))
     t = torch.tensor([0.0] * 8 + [1.0] * 8, **DOUBLE)[:, None].expand(16, 4)
     hat = torch.arange(16.0, **DOUBLE) + 300
     assert bool(compare(STATES, t, hat).isfinite().all())

@@ -13,9 +13,10 @@ from tcsis.checks import derive_seed
 from tcsis.config import Config, Network, Part
 from tcsis.losses import Estimate, Loss
 from tcsis.models import diffusion, marginal, symmetry
-from tcsis.models.crowd import Crowd, Nobody
+from tcsis.models.crowd import Crowd
 from tcsis.models.labels import ByAppearance, ByName
 from tcsis.models.sequential import Sequential
+from tcsis.models.skips import Density, FirstOrder, Nothing, Skip
 from tcsis.nn.dit import DiT, chain_dit, graph_dit, lattice_dit, set_dit
 from tcsis.nn.lattice import LatticeNet
 from tcsis.noise import LogLinear, UniformNoise
@@ -83,13 +84,25 @@ def make_marginal(config: Config, target: Target) -> marginal.MarginalModel:
     alike = config.symmetric and target.symmetries.value_permutation and target.num_values <= 3
     forms = (marginal.all_relabellings if alike else marginal.one_form)(target.num_values)
     noise = make_noise(config, target)
-    crowd: Crowd | Nobody = Nobody(target.num_values)
+    skips: list[Skip] = [make_skip(config, target)]
+    fields = [make_field(config, target)]
     if config.crowd_size:
         crowd = Crowd(noise, target.num_sites, config.crowd_size, forms)
+        skips = [FirstOrder(target, noise), *skips, crowd]
+        fields = [make_first_field(target, noise), *fields, crowd.cavity]
     return marginal.MarginalModel(
-        noise, target, optionally_compiled(config, trunk), config.network.width, forms,
-        make_field(config, target), crowd,
-    )  # fmt: skip
+        noise, optionally_compiled(config, trunk), config.network.width, forms, skips, fields
+    )
+
+
+def make_first_field(target: Target, noise: UniformNoise) -> diffusion.Field:
+    if isinstance(target, Pairwise):
+        return diffusion.first_order(target, noise)
+    return diffusion.present_ratios(target)
+
+
+def make_skip(config: Config, target: Target) -> Skip:
+    return Density(target) if config.preconditioned else Nothing(target.num_values)
 
 
 def make_trunk(network: Network, target: Target, in_width: int) -> nn.Module:
@@ -166,10 +179,12 @@ def make_loss(config: Config, target: Target, model: nn.Module) -> Loss:
         return make_sequential_loss(config, target, model)
     noise = make_noise(config, target)
     if isinstance(model, marginal.MarginalModel):
-        compare = pick(config, marginal_comparisons(model))
+        divergence = pick(config, divergences(model))
         estimate = make_marginal_estimate(config, target, noise)
-        loss = losses.denoising(noise, losses.shared_times, estimate, compare)
-        return losses.with_student(loss, model, config.num_calls) if distils(config) else loss
+        if distils(config):
+            return losses.with_student(model, estimate, divergence, config.num_calls)
+        compare = losses.marginals(model, divergence)
+        return losses.denoising(noise, losses.shared_times, estimate, compare)
     if config.objective == "score-entropy":
         check_some_signal(config)
     makers = {
@@ -208,11 +223,8 @@ def make_sequential_loss(config: Config, target: Target, model: nn.Module) -> Lo
     return losses.sequential(pick(config, makers[config.method])(model, target))
 
 
-def marginal_comparisons(model: marginal.MarginalModel) -> dict[str, Any]:
-    return {
-        "itakura-saito": losses.marginals(model),
-        "score-entropy": losses.scaled_marginals(model),
-    }
+def divergences(model: marginal.MarginalModel) -> dict[str, losses.Divergence]:
+    return {"itakura-saito": losses.itakura_saito, "score-entropy": losses.scaled(model)}
 
 
 def pick(config: Config, choices: dict[str, Any]) -> Any:

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from tcsis import identity, objectives
 from tcsis.models.diffusion import DenoiserModel, ScoreModel
-from tcsis.models.marginal import MarginalModel, distilled, hat_functions, score_at
+from tcsis.models.marginal import MarginalModel, denoiser_at
 from tcsis.models.sequential import Sequential, log_target, site_conditionals
-from tcsis.noise import UniformNoise
+from tcsis.models.skips import hat_functions
+from tcsis.noise import UniformNoise, log_normalise
 from tcsis.steps import tweedie_law
 from tcsis.targets.base import Target
 
@@ -30,7 +31,8 @@ DrawTimes = Callable[[Tensor, torch.Generator], Tensor]
 CENTRE_RATE = 0.05
 MOST_EXACT = 3.0
 """Where log p̄ is exact, large ratios are those of an untrained model, and a lower cut does."""
-STUDENT_SHARE = 0.1
+STUDENT_SHARE = 0.5
+NOISIER_SHARE = 0.5
 
 # -- sequential -----------------------------------------------------------------------------------
 
@@ -131,6 +133,21 @@ def shared_times(x: Tensor, generator: torch.Generator) -> Tensor:
     return ((place + jitter) / b)[:, None].expand(x.shape)
 
 
+def noisier(t: Tensor, generator: torch.Generator) -> Tensor:
+    """Later times for a share of the states, (b, d) -> (b, d).
+
+    A marginal may be learned at any states: those that have had too much noise show the rare ones,
+    which a draw meets now and then.
+    """
+    late, many = torch.rand(2, len(t), 1, device=t.device, generator=generator)
+    return torch.where(many < NOISIER_SHARE, t + late * (1 - t), t)
+
+
+def random_sites(x: Tensor, generator: torch.Generator) -> Tensor:
+    """A site for each state, (b, d) -> (b,)."""
+    return torch.randint(x.shape[1], x.shape[:1], device=x.device, generator=generator)
+
+
 def mixed_times(order: Tensor) -> DrawTimes:
     """For half of the states a shared time; for a quarter each, sites known or not at random, and
     the first few of ``order`` known: what every kind of schedule meets, (b, d) -> (b, d)."""
@@ -177,20 +194,31 @@ def scores(model: ScoreModel) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     return lambda x_t, t, hat: objectives.score_entropy(model.log_score(x_t, t), hat, x_t)
 
 
-def marginals(model: MarginalModel) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Compare marginals by Itakura–Saito."""
+Divergence = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""log p_θ (b,), the mean α (b,) and log p̂ (b,) -> (b,)."""
+
+
+def marginals(
+    model: MarginalModel, divergence: Divergence
+) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Compare marginals."""
 
     def compare(x_t: Tensor, t: Tensor, hat: Tensor) -> Tensor:
-        return objectives.itakura_saito(model.log_marginal(x_t, t), hat.to(model.knots.dtype))
+        return divergence(model.log_marginal(x_t, t), model.alpha(x_t, t).mean(1), hat)
 
     return compare
 
 
-def scaled_marginals(model: MarginalModel) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Compare marginals by score entropy, each time in units of a running scale of its own."""
+def itakura_saito(log_p: Tensor, alpha: Tensor, hat: Tensor) -> Tensor:
+    """Itakura–Saito, which needs no scale."""
+    return objectives.itakura_saito(log_p, hat.to(log_p))
 
-    def compare(x_t: Tensor, t: Tensor, hat: Tensor) -> Tensor:
-        bins = hat_functions(model.alpha(x_t, t).mean(1), len(model.log_scale)).argmax(1)
+
+def scaled(model: MarginalModel) -> Divergence:
+    """Score entropy, each time in units of a running scale of its own."""
+
+    def divergence(log_p: Tensor, alpha: Tensor, hat: Tensor) -> Tensor:
+        bins = hat_functions(alpha, len(model.log_scale)).argmax(1)
         hat = hat.to(model.log_scale)
         largest = torch.full_like(model.log_scale, -torch.inf).scatter_reduce(0, bins, hat, "amax")
         scale = model.log_scale.clone()
@@ -200,36 +228,38 @@ def scaled_marginals(model: MarginalModel) -> Callable[[Tensor, Tensor, Tensor],
             first = scale.isneginf() & seen
             model.log_scale.copy_(torch.where(first, largest, torch.where(seen, moved, scale)))
         scale = torch.where(scale > -torch.inf, scale, model.log_scale)[bins]
-        return objectives.marginal_score_entropy(model.log_marginal(x_t, t), hat, scale)
+        return objectives.marginal_score_entropy(log_p, hat, scale)
 
-    return compare
+    return divergence
 
 
-def with_student(loss: Loss, model: MarginalModel, num_calls: int) -> Loss:
-    """A loss of the marginal, and beside it that of the second head on half the states: it learns
-    the Tweedie steps that the marginal's own scores make, at one random site a state."""
+def with_student(
+    model: MarginalModel, estimate: Estimate, divergence: Divergence, num_calls: int
+) -> Loss:
+    """``denoising`` by ``marginals``, and beside it a loss of the second head on the same features:
+    it learns the Tweedie steps that the marginal's own scores make, at one random site a state."""
     noise = model.noise
 
-    def student(x_0: Tensor, generator: torch.Generator) -> Tensor:
-        t = shared_times(x_0, generator)
-        x_t = noise.draw(x_0, t, generator=generator)
-        site = torch.randint(x_0.shape[1], (len(x_0),), device=x_0.device, generator=generator)
+    def student(x_t: Tensor, t: Tensor, log_p: Tensor, logits: Tensor, site: Tensor) -> Tensor:
         with torch.no_grad():
-            score = score_at(model, x_t, t, site, model.log_marginal(x_t, t))
-        rows = torch.arange(len(x_t), device=x_t.device)
-        t_site, x_site = t[rows, site, None], x_t[rows, site, None]
-        hat = noise.denoiser_from_log_score(score[:, None].double(), x_site, t_site.double())
-        said = distilled(model, x_t, t)[rows, site, None]
+            hat, x_site, t_site = denoiser_at(model, x_t, t, site, log_p)
+        own = logits[torch.arange(len(x_t), device=x_t.device), site, None].double()
+        said = log_normalise(own + noise.log_kernel(x_site, t_site))
         s = (t_site - 1 / num_calls).clamp_min(0)
-        law = tweedie_law(noise, said.double(), x_site, t_site, s)
+        law = tweedie_law(noise, said, x_site, t_site, s)
         law_hat = tweedie_law(noise, hat, x_site, t_site, s)
-        return num_calls * x_0.shape[1] * objectives.cross_entropy(law, law_hat).mean()
+        return num_calls * x_t.shape[1] * objectives.cross_entropy(law, law_hat)
 
-    def both(x_0: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        own, moved = loss(x_0, generator)
-        return own + STUDENT_SHARE * student(moved[::2], generator), moved
+    def loss(x_0: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        t = shared_times(x_0, generator)
+        x_t = noise.draw(x_0, noisier(t, generator), generator=generator)
+        hat, x_0 = estimate(x_t, t, x_0, generator)
+        log_p, logits = model.both(x_t, t)
+        own = divergence(log_p, model.alpha(x_t, t).mean(1), hat)
+        learned = student(x_t, t, log_p.detach(), logits, random_sites(x_t, generator))
+        return (own + STUDENT_SHARE * learned).mean(), x_0
 
-    return both
+    return loss
 
 
 # -- estimates ------------------------------------------------------------------------------------

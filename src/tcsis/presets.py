@@ -74,7 +74,7 @@ def unbiased_parallel(target: Target) -> Config:
     small = target.num_sites <= 20
     coloured = target.colouring is not None and small
     estimator = (
-        Part(name="log_marginal_coloured", settings={"num_samples": 128})
+        Part(name="log_marginal_coloured", settings={"num_samples": 64})
         if coloured
         else Part(name="log_marginal_annealed", settings={"num_chains": 4, "num_rungs": 24})
     )
@@ -85,7 +85,7 @@ def unbiased_parallel(target: Target) -> Config:
             "estimator": estimator,
             "crowd_size": 256,
             "noise_eps": 1e-3,
-            "num_steps": 1_000 if small else 500,
+            "num_steps": 600 if small else 500,
         }
     )
 

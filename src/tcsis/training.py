@@ -29,7 +29,8 @@ from tcsis.descent import move_average, rate_share
 from tcsis.draws import Draws
 from tcsis.evaluation import evaluate
 from tcsis.learned import Learned, from_checkpoint, load_weights
-from tcsis.losses import shared_times
+from tcsis.losses import random_sites, shared_times
+from tcsis.models.crowd import Crowd
 from tcsis.models.marginal import MarginalModel
 from tcsis.models.sequential import Sequential, log_target
 from tcsis.targets.base import Target
@@ -38,6 +39,7 @@ from tcsis.targets.spec import describe
 MOST_RESTARTS = 3
 SNAPSHOT_EVERY = 100
 NUM_CALIBRATED = 1_024
+NUM_FITTED = 16_384
 
 
 class DivergedError(RuntimeError):
@@ -124,18 +126,20 @@ class Run:
         return settings.learning_rate * self.rate * share
 
     def calibrate(self, model: MarginalModel) -> None:
-        """Set the crowd, and then the level of log p̄_t at every time from one large batch of
-        estimates."""
+        """Set the crowd, and then the coefficients of the skip terms at every time from one large
+        batch of estimates."""
         assert self.buffer is not None
-        noise, x_0 = make_noise(self.config, self.target), self.buffer[:NUM_CALIBRATED]
-        model.crowd.gather(self.buffer.flip(0))
+        noise = make_noise(self.config, self.target)
+        x_0 = self.buffer[torch.arange(NUM_FITTED, device=self.buffer.device) % len(self.buffer)]
+        for skip in model.skips:
+            if isinstance(skip, Crowd):
+                skip.gather(self.buffer.flip(0))
         t = shared_times(x_0, self.generator)
         x_t = noise.draw(x_0, t, generator=self.generator)
         estimate = make_marginal_estimate(self.config, self.target, noise)
         log_p_hat, _ = estimate(x_t, t, x_0, self.generator)
-        with torch.no_grad():
-            gap = log_p_hat - model.log_marginal(x_t, t)
-            model.set_level(model.alpha(x_t, t).mean(1), gap)
+        model.fit_skips(x_t, t, log_p_hat)
+        model.fit_fields(x_t, t, random_sites(x_t, self.generator))
         self.average.load_state_dict(model.state_dict())
 
     @torch.no_grad()

@@ -3,8 +3,7 @@
     log m_t(x) = log (1/M) Σ_m k_t(x | x_m)
 
 With states of the target it is right up to a constant as t → 1, where all that is left of a state
-is which of the great valleys it came from, and useless as t → 0.  log p̄ is right as t → 0 and
-useless in the noise, so the two make a good pair of skip terms.
+is which of the great valleys it came from, and useless as t → 0, where log p̄ is right.
 """
 
 from __future__ import annotations
@@ -13,10 +12,12 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import one_hot
 
+from tcsis.models.skips import Skip
 from tcsis.noise import UniformNoise
+from tcsis.steps import through_kernel
 
 LEAST = 1e-6
 """Least 1 - α: without noise, other states would have no part in the mixture."""
@@ -24,7 +25,7 @@ FEWEST = 1e-12
 """Least share of the crowd that has a value at a site."""
 
 
-class Crowd(nn.Module):
+class Crowd(Skip):
     """``states`` (m, d), which training sets, and their relabellings ``forms``."""
 
     states: Tensor
@@ -40,14 +41,15 @@ class Crowd(nn.Module):
         """Take the states from x (n, d), again from the first where there are too few."""
         self.states.copy_(x[torch.arange(len(self.states), device=x.device) % len(x)])
 
-    def share(self, alpha: Tensor) -> Tensor:
-        """Of log m_t beside log p̄, from 1 in noise to 0 at α = 1."""
-        return 1 - alpha.pow(4)
-
-    def log_mean(self, x: Tensor, alpha: Tensor) -> Tensor:
+    def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
         """log m_t(x), (b, d) and (b, d) -> (b,)."""
         log_k = self.log_kernels(x, alpha, self.one_hot(alpha.dtype))
         return log_k.logsumexp(1) - math.log(log_k.shape[1])
+
+    def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """log m_t(y) - log m_t(x) for every neighbour, (b, d, v)."""
+        log_m = through_kernel(self.noise, self.cavity(x, alpha), alpha)
+        return log_m - log_m.gather(-1, x[..., None])
 
     def cavity(self, x: Tensor, alpha: Tensor) -> Tensor:
         """What the other sites say on x_0^i through the crowd, up to a constant, (b, d, v):
@@ -73,23 +75,3 @@ class Crowd(nn.Module):
 
     def log_stay_move(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
         return self.noise.log_stay_move(alpha.clamp_max(1 - LEAST))
-
-
-class Nobody(nn.Module):
-    """No crowd: log p̄ is the only skip term, times α², as a weak coupling has it."""
-
-    def __init__(self, num_values: int):
-        super().__init__()
-        self.num_values = num_values
-
-    def gather(self, x: Tensor) -> None:
-        pass
-
-    def share(self, alpha: Tensor) -> Tensor:
-        return 1 - alpha.square()
-
-    def log_mean(self, x: Tensor, alpha: Tensor) -> Tensor:
-        return alpha.new_zeros(len(x))
-
-    def cavity(self, x: Tensor, alpha: Tensor) -> Tensor:
-        return alpha.new_zeros(*x.shape, self.num_values)

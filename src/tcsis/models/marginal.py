@@ -1,10 +1,10 @@
 """The unbiased model: a network for log p̄_t(x), from which scores are assembled.
 
-    log p_θ(x, t) = NN(x, t) + NN(t) + (1 - s(ᾱ) + gain(ᾱ))·log p̄(x) + s(ᾱ)·log m_t(x)
+    log p_θ(x, t) = NN(x, t) + c_0(ᾱ) + Σ_n c_n(ᾱ)·skip_n(x, t)
 
-The third term is the paper's preconditioning, made exact as t → 0; the last, with a share s that
-falls from 1 in noise to 0, is the mixture over a crowd of states, where there is one (its gain is
-left out here).
+The skip terms (``tcsis.models.skips``) are the paper's log p̄(x) alone or with two others that know
+what p̄_t looks like near t = 0 and near t = 1; training starts with the coefficients that fit best,
+and as t → 0 they leave log p̄.
 
 A score takes the density of every neighbour: ``assembled`` evaluates all d·(V-1) of them,
 ``taylor`` takes them from one gradient of the network and from the ratios of the skip terms, and
@@ -14,25 +14,25 @@ would say of the neighbours.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 
 import torch
 from torch import Tensor, nn
 
-from tcsis.models.crowd import Crowd, Nobody
-from tcsis.models.diffusion import TIME_WIDTH, Field, known
-from tcsis.nn.dit import zero_init
-from tcsis.nn.features import time_features
-from tcsis.nn.heads import PooledHead, SiteHead
+from tcsis.models.diffusion import Field, known
+from tcsis.models.skips import CHUNK, Knots, Skip
+from tcsis.nn.heads import PooledHead, SiteMLP
 from tcsis.noise import UniformNoise, log_normalise
-from tcsis.steps import through_kernel
-from tcsis.targets.base import Target
 
 NUM_KNOTS = 17
-"""Times between which the level of log p̄_t is interpolated."""
+"""Times between which the coefficients of the skip terms are interpolated."""
 
-CHUNK = 4_096
-"""States evaluated at once when scores are assembled."""
+NUM_NEWTON, MOST_GAP = 10, 3.0
+"""Newton steps of the fit of the skip terms, and the largest log p̂_t - log p_θ that they heed."""
+
+MOST_ODDS = 5.0
+"""Log-odds of fields and rough denoisers are cut here: what is nearly certain counts alike."""
 
 
 def one_form(num_values: int) -> list[list[int]]:
@@ -48,44 +48,57 @@ def all_relabellings(num_values: int) -> list[list[int]]:
 class MarginalModel(nn.Module):
     """log p̄_t(x), up to what training leaves of a function of t."""
 
+    log_scale: Tensor
+
     def __init__(
         self,
         noise: UniformNoise,
-        target: Target,
         trunk: nn.Module,
         width: int,
         forms: list[list[int]],
-        field: Field,
-        crowd: Crowd | Nobody,
+        skips: Sequence[Skip],
+        fields: Sequence[Field],
     ):
+        """The first of the ``skips`` of the marginal, and of the ``fields`` of the second head, is
+        the one that is right as t → 0."""
         super().__init__()
-        self.noise, self.target, self.trunk, self.field = noise, target, trunk, field
-        self.forms, self.crowd = forms, crowd
+        self.noise, self.trunk, self.forms = noise, trunk, forms
+        self.skips, self.fields = skips, fields
+        self.parts = nn.ModuleList(skips)  # whose tensors move and are saved with the model
+        self.coefficients = Knots(NUM_KNOTS, len(skips))
+        self.field_coefficients = Knots(NUM_KNOTS, len(fields))
         self.head = PooledHead(width, 2 * width)
-        self.site_head = SiteHead(width, noise.num_values)
-        self.site_gain = zero_init(nn.Linear(TIME_WIDTH, 1))
-        self.site_crowd_gain = zero_init(nn.Linear(TIME_WIDTH, 1))
-        self.gain = zero_init(nn.Linear(TIME_WIDTH, 1))
-        self.crowd_gain = zero_init(nn.Linear(TIME_WIDTH, 1))
-        self.level = nn.Sequential(
-            nn.Linear(TIME_WIDTH, 32), nn.SiLU(), zero_init(nn.Linear(32, 1))
+        self.site_head = SiteMLP(
+            width + len(fields) * noise.num_values, 2 * width, noise.num_values
         )
-        self.register_buffer("knots", torch.zeros(NUM_KNOTS))
-        self.knots: Tensor
         self.register_buffer("log_scale", torch.full((NUM_KNOTS,), -torch.inf))
-        self.log_scale: Tensor
 
     def log_marginal(self, x: Tensor, t: Tensor) -> Tensor:
         """(b, d) and (b, d) -> (b,)."""
         alpha = self.alpha(x, t)
         return self.learned(known(x, alpha, self.noise.num_values), alpha) + self.skip(x, alpha)
 
+    def site_logits(self, x: Tensor, t: Tensor) -> Tensor:
+        """What the second head says on every site, without the site's own noise, (b, d, v)."""
+        alpha = self.alpha(x, t)
+        h = self.features(known(x, alpha, self.noise.num_values), alpha)
+        return self.site_logits_of(h, x, alpha)
+
+    def both(self, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """``log_marginal`` and ``site_logits`` with one call of the trunk."""
+        alpha = self.alpha(x, t)
+        h = self.features(known(x, alpha, self.noise.num_values), alpha)
+        return self.pooled(h, len(x)) + self.skip(x, alpha), self.site_logits_of(h, x, alpha)
+
     def alpha(self, x: Tensor, t: Tensor) -> Tensor:
-        return self.noise.alpha(x, t).expand(x.shape).to(self.knots.dtype)
+        return self.noise.alpha(x, t).expand(x.shape).to(self.log_scale.dtype)
 
     def learned(self, z: Tensor, alpha: Tensor) -> Tensor:
         """NN(x, t) from what is known, the mean over its forms, (b, d, v) -> (b,)."""
-        return self.head(self.features(z, alpha)).reshape(-1, len(z)).mean(0)
+        return self.pooled(self.features(z, alpha), len(z))
+
+    def pooled(self, h: Tensor, b: int) -> Tensor:
+        return self.head(h).reshape(-1, b).mean(0)
 
     def features(self, z: Tensor, alpha: Tensor) -> Tensor:
         """The trunk on every form, (b, d, v) -> (f·b, d, width)."""
@@ -93,48 +106,55 @@ class MarginalModel(nn.Module):
         alpha = alpha.repeat(len(self.forms), 1)
         return self.trunk(torch.cat([z, alpha[..., None]], -1), alpha)
 
-    def site_logits(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """What the second head says on every site, with the field as skip term, (b, d, v)."""
-        said = self.site_head(self.features(known(x, alpha, self.noise.num_values), alpha))
-        parts = zip(said.chunk(len(self.forms)), self.forms, strict=True)
-        # form k has value order[u] in place u
-        mean = sum(part[..., torch.tensor(order).argsort()] for part, order in parts)
-        field, ahead = self.field(x, alpha).to(alpha.dtype), alpha.mean(1)
-        time = time_features(ahead, TIME_WIDTH)
-        gain = 1 + (1 - ahead[:, None]) * self.site_gain(time)
-        # on one site, single states of the crowd soon say too much: less of it than of the mixture
-        share = (1 - ahead) * (1 + ahead * self.site_crowd_gain(time).squeeze(-1))
-        crowd = share[:, None, None] * self.crowd.cavity(x, alpha)
-        return gain[..., None] * field + crowd + mean / len(self.forms)
-
     def skip(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """NN(t) + coefficient·log p̄(x) + share·log m_t(x), (b,)."""
-        mean = alpha.mean(1)
-        level = self.level(time_features(mean, TIME_WIDTH)).squeeze(-1) * (1 - mean)
-        log_p = self.target.log_density(x).to(level.dtype)
-        crowd = self.crowd_share(mean) * self.crowd.log_mean(x, alpha)
-        return level + interpolate(self.knots, mean) + self.coefficient(mean) * log_p + crowd
+        """c_0(ᾱ) + Σ_n c_n(ᾱ)·skip_n(x, t), (b,)."""
+        return self.coefficients(alpha.mean(1), self.skip_terms(x, alpha))
 
-    def coefficient(self, alpha: Tensor) -> Tensor:
-        """Of log p̄(x), from 0 in noise to 1 at t = 0, (b,) -> (b,)."""
-        gain = self.gain(time_features(alpha, TIME_WIDTH)).squeeze(-1)
-        return 1 - self.crowd.share(alpha) + alpha * (1 - alpha) * gain
-
-    def crowd_share(self, alpha: Tensor) -> Tensor:
-        """Of log m_t(x), from 1 in noise to 0 at t = 0, (b,) -> (b,)."""
-        gain = self.crowd_gain(time_features(alpha, TIME_WIDTH)).squeeze(-1)
-        return self.crowd.share(alpha) * (1 + alpha * gain)
+    def skip_terms(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """(b, n)."""
+        return torch.stack([skip(x, alpha) for skip in self.skips], -1)
 
     @torch.no_grad()
-    def set_level(self, alpha: Tensor, gap: Tensor) -> None:
-        """Put the knots where log p̂_t - log p_θ, ``gap`` (b,) at mean α (b,), is zero on average,
-        by least squares with a little smoothness.  A network finds a number like log Z slowly."""
-        place = hat_functions(alpha, NUM_KNOTS).double()
-        bend = torch.eye(NUM_KNOTS, dtype=torch.float64, device=alpha.device).diff(2, dim=0)
-        smooth = 0.01 * len(alpha) / NUM_KNOTS * bend.T @ bend
-        jitter = 1e-6 * torch.eye(NUM_KNOTS, dtype=torch.float64, device=alpha.device)
-        solved = torch.linalg.solve(place.T @ place + smooth + jitter, place.T @ gap.double())
-        self.knots += solved.to(self.knots.dtype)
+    def fit_skips(self, x: Tensor, t: Tensor, log_p_hat: Tensor) -> None:
+        """Put the coefficients where the skip terms come closest to estimates of log p̄_t (b,): by
+        least squares first, and then, as logarithms of estimates are too low on average, in a few
+        Newton steps by the Itakura–Saito divergence."""
+        alpha = self.alpha(x, t)
+        terms, mean = self.skip_terms(x, alpha), alpha.mean(1)
+        gap = log_p_hat - self.coefficients(mean, terms)
+        self.coefficients.fit(mean, terms, gap, torch.ones_like(gap))
+        for _ in range(NUM_NEWTON):
+            gap = log_p_hat - self.coefficients(mean, terms)
+            ratio = gap.clamp(-MOST_GAP, MOST_GAP).exp()
+            self.coefficients.fit(mean, terms, 1 - 1 / ratio, ratio)
+
+    @torch.no_grad()
+    def fit_fields(self, x: Tensor, t: Tensor, site: Tensor) -> None:
+        """Put the coefficients of the fields where they come closest to the denoiser of the
+        marginal, at one site (b,) of every state."""
+        rows, alpha = torch.arange(len(x), device=x.device), self.alpha(x, t)
+        log_d, own, time = denoiser_at(self, x, t, site, self.log_marginal(x, t))
+        cavity = (log_d - self.noise.log_kernel(own, time)).squeeze(1).clamp_min(-MOST_ODDS)
+        gap = centred((cavity - self.site_logits(x, t)[rows, site])[..., None])
+        terms = centred(self.field_terms(x, alpha)[rows, site])
+        mean, weight = alpha.mean(1, keepdim=True), alpha[rows, site, None]
+        mean, weight = (time.expand(gap.shape[:2]).flatten() for time in (mean, weight))
+        self.field_coefficients.fit(mean, terms.flatten(0, 1), gap.flatten(), weight)
+
+    def site_logits_of(self, h: Tensor, x: Tensor, alpha: Tensor) -> Tensor:
+        """The second head on the trunk and the fields, and the fields as skip terms, (b, d, v)."""
+        terms = self.field_terms(x, alpha)
+        moderate = centred(terms).clamp(-MOST_ODDS, MOST_ODDS) / MOST_ODDS
+        fields = torch.cat([moderate[:, :, order].flatten(2) for order in self.forms])
+        parts = self.site_head(torch.cat([h, fields], -1)).chunk(len(self.forms))
+        # form k has value order[u] in place u
+        back = [torch.tensor(order).argsort() for order in self.forms]
+        said = sum(part[..., order] for part, order in zip(parts, back, strict=True)) / len(back)
+        return self.field_coefficients(alpha.mean(1), terms) + said
+
+    def field_terms(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """(b, d, v, n)."""
+        return torch.stack([field(x, alpha).to(alpha.dtype) for field in self.fields], -1)
 
 
 # -- ways to the denoiser -------------------------------------------------------------------------
@@ -142,7 +162,7 @@ class MarginalModel(nn.Module):
 
 def distilled(model: MarginalModel, x_t: Tensor, t: Tensor) -> Tensor:
     """The denoiser of the second head, (b, d) and (b, d) -> (b, d, v), in one call."""
-    logits = model.site_logits(x_t, model.alpha(x_t, t))
+    logits = model.site_logits(x_t, t)
     return log_normalise(logits + model.noise.log_kernel(x_t, t).to(logits.dtype))
 
 
@@ -180,29 +200,31 @@ def score_at(model: MarginalModel, x: Tensor, t: Tensor, site: Tensor, here: Ten
     return score
 
 
+def denoiser_at(
+    model: MarginalModel, x: Tensor, t: Tensor, site: Tensor, here: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The denoiser of the marginal at one site a state, (b, 1, v), and token and time there,
+    (b, 1)."""
+    rows = torch.arange(len(x), device=x.device)
+    own, time = x[rows, site, None], t[rows, site, None].double()
+    score = score_at(model, x, t, site, here).double()[:, None]
+    return model.noise.denoiser_from_log_score(score, own, time), own, time
+
+
 def taylor_score(model: MarginalModel, x: Tensor, t: Tensor) -> Tensor:
     """The network's part to first order in the one-hot vector of each site, the rest exactly:
-    one forward and one backward pass and one ``log_ratios``."""
+    one forward and one backward pass, and the ratios of the skip terms."""
     alpha = model.alpha(x, t)
     with torch.enable_grad():
         z = known(x, alpha, model.noise.num_values).requires_grad_()
         (slope,) = torch.autograd.grad(model.learned(z, alpha).sum(), z)
     slope = slope * alpha[..., None]
     learned = slope - slope.gather(-1, x[..., None])
-    coefficient = model.coefficient(alpha.mean(1))[:, None, None]
-    ratios = coefficient * model.target.log_ratios(x).to(slope.dtype)
-    cavity = through_kernel(model.noise, model.crowd.cavity(x, alpha), alpha)
-    crowd = cavity - cavity.gather(-1, x[..., None])
-    share = model.crowd_share(alpha.mean(1))[:, None, None]
-    return (learned + ratios + share * crowd).detach()
+    ratios = torch.stack([skip.ratios(x, alpha) for skip in model.skips], -1)  # (b, d, v, n)
+    known_part = model.coefficients(alpha.mean(1), ratios)
+    return (learned + known_part - known_part.gather(-1, x[..., None])).detach()
 
 
-def interpolate(knots: Tensor, alpha: Tensor) -> Tensor:
-    """Linear interpolation between values at equally spaced α, (k,) and (b,) -> (b,)."""
-    return hat_functions(alpha, len(knots)) @ knots
-
-
-def hat_functions(alpha: Tensor, num_knots: int) -> Tensor:
-    """How much each knot counts at α, (b,) -> (b, k)."""
-    place = torch.arange(num_knots, device=alpha.device)
-    return (1 - (alpha[:, None] * (num_knots - 1) - place).abs()).clamp_min(0)
+def centred(logits: Tensor) -> Tensor:
+    """Without the mean over the values, which says nothing, (..., v, n)."""
+    return logits - logits.mean(-2, keepdim=True)

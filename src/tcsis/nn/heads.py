@@ -1,4 +1,4 @@
-"""What turns the features of a trunk, (b, d, width), into an answer.  Both start at zero."""
+"""What turns the features of a trunk, (b, d, width), into an answer.  All start at zero."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ class SiteHead(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         return self.out(self.norm(h))
+
+
+class SiteMLP(nn.Module):
+    """An answer per site and value with a hidden layer: (b, d, width) -> (b, d, v)."""
+
+    def __init__(self, width: int, hidden: int, num_values: int) -> None:
+        super().__init__()
+        self.hidden = nn.Sequential(nn.Linear(width, hidden), nn.SiLU())
+        self.out = zero_init(nn.Linear(hidden, num_values))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.out(self.hidden(h))
 
 
 class PooledHead(nn.Module):

@@ -1,0 +1,171 @@
+"""Skip terms: exact to the order they claim, by enumeration; and the fit of their coefficients."""
+
+import itertools
+
+import networkx
+import pytest
+import torch
+from torch import Tensor
+
+from tcsis import assemble, exact, presets
+from tcsis.models.diffusion import first_order
+from tcsis.models.marginal import NUM_KNOTS, MarginalModel
+from tcsis.models.skips import Density, FirstOrder, Knots, hat_functions
+from tcsis.noise import UniformNoise
+from tcsis.targets import Ising, Pairwise, Potts, SherringtonKirkpatrick
+
+DOUBLE = {"dtype": torch.float64}
+
+
+def graph() -> Pairwise:
+    """Sites of different degrees, couplings of both signs, fields."""
+    edges = torch.tensor(sorted(networkx.lollipop_graph(4, 3).edges))
+    generator = torch.Generator().manual_seed(0)
+    tables = torch.randn(len(edges), 2, 2, generator=generator, **DOUBLE)
+    return Pairwise(edges, tables, torch.randn(7, 2, generator=generator, **DOUBLE), **DOUBLE)
+
+
+TARGETS: dict[str, Pairwise] = {
+    "ising": Ising(3, 0.5, 0.2, **DOUBLE),
+    "potts": Potts((2, 3), 3, 0.9, **DOUBLE),
+    "graph": graph(),
+    "complete": SherringtonKirkpatrick(6, 1.0, seed=1, **DOUBLE),
+}
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> Pairwise:
+    return TARGETS[request.param]
+
+
+def some_states(target: Pairwise, n: int = 40) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(target.num_values, (n, target.num_sites), generator=generator)
+
+
+def order(errors: list[float]) -> float:
+    """The power of t by which errors at t and 2t differ."""
+    return float(torch.tensor(errors[1] / errors[0]).log2())
+
+
+# -- terms ----------------------------------------------------------------------------------------
+
+
+def test_first_order_is_first_order(target: Pairwise) -> None:
+    """The error of log p̄ is of order t, and that of the first-order term of order t²."""
+    noise, x, truth = (
+        UniformNoise(target.num_values),
+        some_states(target),
+        exact.Enumeration(target),
+    )
+    errors: dict[str, list[float]] = {"density": [], "first": []}
+    for time in (5e-4, 1e-3):
+        t = torch.full(x.shape, time, **DOUBLE)
+        alpha = noise.alpha(x, t)
+        log_p = truth.log_marginal(noise, x, t) + truth.log_z
+        errors["density"].append(float((Density(target)(x, alpha) - log_p).abs().max()))
+        errors["first"].append(float((FirstOrder(target, noise)(x, alpha) - log_p).abs().max()))
+    assert order(errors["density"]) == pytest.approx(1, abs=0.1)
+    assert order(errors["first"]) == pytest.approx(2, abs=0.1)
+
+
+def test_ratios_are_differences(target: Pairwise) -> None:
+    noise, x = UniformNoise(target.num_values), some_states(target)
+    alpha = torch.rand(x.shape, generator=torch.Generator().manual_seed(2), **DOUBLE)
+    for skip in (Density(target), FirstOrder(target, noise)):
+        ratios = skip.ratios(x, alpha)
+        for site, value in itertools.product(range(target.num_sites), range(target.num_values)):
+            y = x.clone()
+            y[:, site] = value
+            torch.testing.assert_close(ratios[:, site, value], skip(y, alpha) - skip(x, alpha))
+
+
+def test_first_order_field_by_hand(target: Pairwise) -> None:
+    """Every other site summed out by itself, from densities alone; a constant a site is free."""
+    noise, x, d = UniformNoise(target.num_values), some_states(target, 5), target.num_sites
+    alpha = torch.rand(x.shape, generator=torch.Generator().manual_seed(2), **DOUBLE)
+    stay, move = noise.log_stay_move(alpha)
+    field = first_order(target, noise)(x, alpha)
+    for i, u in itertools.product(range(d), range(target.num_values)):
+        y = x.clone()
+        y[:, i] = u
+        total = target.log_density(y)
+        for j in set(range(d)) - {i}:
+            parts = []
+            for w in range(target.num_values):
+                z = y.clone()
+                z[:, j] = w
+                kernel = torch.where(x[:, j] == w, stay[:, j], move[:, j])
+                parts.append(kernel + target.log_density(z) - target.log_density(y))
+            total = total + torch.stack(parts).logsumexp(0)
+        if u == 0:
+            offset = total - field[:, i, 0]
+        torch.testing.assert_close(field[:, i, u] + offset, total)
+
+
+def test_first_order_field_is_first_order(target: Pairwise) -> None:
+    """What the other sites say on x_0^i, from the exact denoiser, to an error of order t²."""
+    noise, x, truth = (
+        UniformNoise(target.num_values),
+        some_states(target),
+        exact.Enumeration(target),
+    )
+    errors = []
+    for time in (5e-4, 1e-3):
+        t = torch.full(x.shape, time, **DOUBLE)
+        cavity = truth.denoiser(noise, x, t) - noise.log_kernel(x, t)
+        gap = cavity - first_order(target, noise)(x, noise.alpha(x, t))
+        errors.append(float((gap - gap.mean(-1, keepdim=True)).abs().max()))
+    assert order(errors) == pytest.approx(2, abs=0.1)
+
+
+# -- coefficients ---------------------------------------------------------------------------------
+
+
+def test_hat_functions_share_one() -> None:
+    alpha = torch.linspace(0, 1, 101, **DOUBLE)
+    hats = hat_functions(alpha, NUM_KNOTS)
+    torch.testing.assert_close(hats.sum(1), torch.ones(101, **DOUBLE))
+    assert bool(((hats >= 0) & (hats <= 1)).all())
+    line = torch.linspace(2, 5, NUM_KNOTS, **DOUBLE)
+    torch.testing.assert_close(hats @ line, 2 + 3 * alpha)
+    knots = torch.linspace(0, 1, NUM_KNOTS, **DOUBLE)
+    assert torch.equal(hat_functions(knots, NUM_KNOTS), torch.eye(NUM_KNOTS, **DOUBLE))
+
+
+def test_a_fit_finds_coefficients_that_bend_little() -> None:
+    """Terms far from zero, as energies are, and two of them nearly alike."""
+    generator = torch.Generator().manual_seed(0)
+    n, knots = 20_000, Knots(NUM_KNOTS, 3).double()
+    alpha = torch.rand(n, generator=generator, **DOUBLE)
+    terms = 80 + 3 * torch.randn(n, 3, generator=generator, **DOUBLE)
+    terms[:, 1] = terms[:, 0] + 0.3 * terms[:, 1]
+    late = (1 - alpha)[:, None]
+    wanted = (torch.cat([1 - 0.5 * late, 0.3 * late, 0.2 * late], 1) * terms).sum(1) + 7 * late[
+        :, 0
+    ]
+    ones = torch.ones(n, **DOUBLE)
+    knots.fit(alpha, terms, wanted - knots(alpha, terms), ones)
+    with torch.no_grad():
+        assert float((knots(alpha, terms) - wanted).std()) < 0.02
+        # the term that is right as t → 0 is left alone there
+        torch.testing.assert_close(knots(torch.ones(n, **DOUBLE), terms), terms[:, 0])
+
+
+def test_noise_in_estimates_averages_out() -> None:
+    """log p̂ is too low by 1/2 on average here, p̂ is right: so is the level after the fit."""
+    target = Ising(3, 0.4, **DOUBLE)
+    config = presets.tiny(target, "unbiased", "parallel").model_copy(update={"crowd_size": 0})
+    model = assemble.make_model(config, target, seed=0).double().requires_grad_(False)
+    assert isinstance(model, MarginalModel)
+    x = some_states(target, 40_000)
+    generator = torch.Generator().manual_seed(3)
+    t = torch.rand(len(x), 1, generator=generator, **DOUBLE).expand(x.shape)
+    wanted = model.skip(x, model.alpha(x, t)) + 20 * (1 - model.alpha(x, t).mean(1))
+    noisy = wanted - 0.5 + torch.randn(len(x), generator=generator, **DOUBLE)
+    model.fit_skips(x, t, noisy)
+    far = t[:, 0] > 0.1  # at t = 0 the coefficients are held
+    gap = (model.log_marginal(x, t) - wanted)[far]
+    # ratios above e³, 1 in 500 here, are cut
+    assert abs(float(gap.mean())) < 0.05
+    assert float(gap.std()) < 0.1
