@@ -180,10 +180,13 @@ def make_loss(config: Config, target: Target, model: nn.Module) -> Loss:
     noise = make_noise(config, target)
     if isinstance(model, marginal.MarginalModel):
         divergence = pick(config, divergences(model))
-        estimate = make_marginal_estimate(config, target, noise)
-        if distils(config):
-            return losses.with_student(model, estimate, divergence, config.num_calls)
-        compare = losses.marginals(model, divergence)
+        if is_joint(config):
+            compare = losses.joints(model, divergence, config.num_calls)
+            estimate = make_joint_estimate(config, target, model)
+        else:
+            check_scores(config)
+            compare = losses.marginals(model, divergence)
+            estimate = make_marginal_estimate(config, target, model)
         return losses.denoising(noise, losses.shared_times, estimate, compare)
     if config.objective == "score-entropy":
         check_some_signal(config)
@@ -208,8 +211,17 @@ def mixed_order(target: Target) -> Tensor:
     return torch.cat([first, farthest_point(target, last)])
 
 
-def distils(config: Config) -> bool:
-    return config.scores == "distilled"
+def check_scores(config: Config) -> None:
+    if config.scores == "learned":
+        raise ValueError(
+            f"scores is 'learned', and the estimator {config.estimator.name} trains the marginal "
+            "alone: expected a joint estimator, such as joint_annealed, or scores taylor or "
+            "assembled"
+        )
+
+
+def is_joint(config: Config) -> bool:
+    return config.estimator.name.startswith("joint_")
 
 
 def make_sequential_loss(config: Config, target: Target, model: nn.Module) -> Loss:
@@ -251,8 +263,26 @@ def make_estimate(config: Config, target: Target, noise: UniformNoise) -> Estima
     return losses.as_score(noise, estimate) if wants_score else estimate
 
 
-def make_marginal_estimate(config: Config, target: Target, noise: UniformNoise) -> Estimate:
+def make_marginal_estimate(
+    config: Config, target: Target, model: marginal.MarginalModel
+) -> Estimate:
+    """log p̂_t, (b,)."""
+    if is_joint(config):
+        return losses.summed(make_joint_estimate(config, target, model))
     names = ("log_marginal", "log_marginal_coloured", "log_marginal_annealed")
+    return make_from_noise(config, target, model.noise, names)
+
+
+def make_joint_estimate(config: Config, target: Target, model: marginal.MarginalModel) -> Estimate:
+    """log p̂(x_t, x_0^i = u), (b, d, v)."""
+    if config.estimator.name == "joint_guided":
+        return call(losses.guided, config.estimator, model, target)
+    return make_from_noise(config, target, model.noise, ("joint_coloured", "joint_annealed"))
+
+
+def make_from_noise(
+    config: Config, target: Target, noise: UniformNoise, names: tuple[str, ...]
+) -> Estimate:
     function = named(config.estimator, {name: getattr(identity, name) for name in names})
     return call(losses.from_noise, config.estimator, function, target, noise)
 

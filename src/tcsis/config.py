@@ -51,7 +51,8 @@ class Config(Frozen):
     draw takes by default where that is free to choose, and ``reverse_step`` how it goes.  With
     ``times`` mixed, a parallel model learns sites that are known or not, too, and serves every
     schedule.  ``crowd_size`` states of the first buffer tell a parallel unbiased model what the
-    noise looks like (``tcsis.models.crowd``).
+    noise looks like (``tcsis.models.crowd``); with none, it has the paper's preconditioning alone.
+    ``scores`` says where such a model has its scores from (``tcsis.models.marginal``).
     """
 
     method: Method = "self-normalized"
@@ -73,7 +74,7 @@ class Config(Frozen):
     num_steps: Positive
     num_calls: Positive = 64
     reverse_step: Literal["euler", "tweedie", "trapezoidal"] = "tweedie"
-    scores: Literal["distilled", "taylor", "assembled"] = "distilled"
+    scores: Literal["learned", "taylor", "assembled"] = "learned"
     num_evaluations: Annotated[int, Field(ge=0)] = 5
     num_evaluated: Positive = 2_000
 

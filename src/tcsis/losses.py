@@ -6,6 +6,7 @@ to compare are functions passed in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from inspect import signature
 
@@ -13,8 +14,9 @@ import torch
 from torch import Tensor
 
 from tcsis import identity, objectives
+from tcsis.identity.blocks import log_mean
 from tcsis.models.diffusion import DenoiserModel, ScoreModel
-from tcsis.models.marginal import MarginalModel, denoiser_at
+from tcsis.models.marginal import MarginalModel, learned
 from tcsis.models.sequential import Sequential, log_target, site_conditionals
 from tcsis.models.skips import hat_functions
 from tcsis.noise import UniformNoise, log_normalise
@@ -31,8 +33,10 @@ DrawTimes = Callable[[Tensor, torch.Generator], Tensor]
 CENTRE_RATE = 0.05
 MOST_EXACT = 3.0
 """Where log p̄ is exact, large ratios are those of an untrained model, and a lower cut does."""
-STUDENT_SHARE = 0.5
-NOISIER_SHARE = 0.5
+GUIDE_NOISE = 0.05
+"""Share of noise in the laws that walkers start from."""
+MOST_WEIGHT = 3.0
+"""Log-weights of states are cut here, where one estimate would outweigh a whole batch."""
 
 # -- sequential -----------------------------------------------------------------------------------
 
@@ -133,16 +137,6 @@ def shared_times(x: Tensor, generator: torch.Generator) -> Tensor:
     return ((place + jitter) / b)[:, None].expand(x.shape)
 
 
-def noisier(t: Tensor, generator: torch.Generator) -> Tensor:
-    """Later times for a share of the states, (b, d) -> (b, d).
-
-    A marginal may be learned at any states: those that have had too much noise show the rare ones,
-    which a draw meets now and then.
-    """
-    late, many = torch.rand(2, len(t), 1, device=t.device, generator=generator)
-    return torch.where(many < NOISIER_SHARE, t + late * (1 - t), t)
-
-
 def random_sites(x: Tensor, generator: torch.Generator) -> Tensor:
     """A site for each state, (b, d) -> (b,)."""
     return torch.randint(x.shape[1], x.shape[:1], device=x.device, generator=generator)
@@ -233,33 +227,31 @@ def scaled(model: MarginalModel) -> Divergence:
     return divergence
 
 
-def with_student(
-    model: MarginalModel, estimate: Estimate, divergence: Divergence, num_calls: int
-) -> Loss:
-    """``denoising`` by ``marginals``, and beside it a loss of the second head on the same features:
-    it learns the Tweedie steps that the marginal's own scores make, at one random site a state."""
+def joints(
+    model: MarginalModel, divergence: Divergence, num_calls: int
+) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Compare what both heads say with estimates p̂(x_t, x_0^i = u) (b, d, v).
+
+    The first compares marginals, p̂_t = Σ_u p̂ in the mean over the sites.  The second compares
+    Tweedie steps as ``paths`` does, with every state weighted by p̂_t/p_θ: that makes the loss
+    linear in p̂, so that its minimiser is the denoiser of E[p̂], without the bias of a ratio.
+    """
     noise = model.noise
 
-    def student(x_t: Tensor, t: Tensor, log_p: Tensor, logits: Tensor, site: Tensor) -> Tensor:
-        with torch.no_grad():
-            hat, x_site, t_site = denoiser_at(model, x_t, t, site, log_p)
-        own = logits[torch.arange(len(x_t), device=x_t.device), site, None].double()
-        said = log_normalise(own + noise.log_kernel(x_site, t_site))
-        s = (t_site - 1 / num_calls).clamp_min(0)
-        law = tweedie_law(noise, said, x_site, t_site, s)
-        law_hat = tweedie_law(noise, hat, x_site, t_site, s)
-        return num_calls * x_t.shape[1] * objectives.cross_entropy(law, law_hat)
-
-    def loss(x_0: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        t = shared_times(x_0, generator)
-        x_t = noise.draw(x_0, noisier(t, generator), generator=generator)
-        hat, x_0 = estimate(x_t, t, x_0, generator)
+    def compare(x_t: Tensor, t: Tensor, joint: Tensor) -> Tensor:
         log_p, logits = model.both(x_t, t)
-        own = divergence(log_p, model.alpha(x_t, t).mean(1), hat)
-        learned = student(x_t, t, log_p.detach(), logits, random_sites(x_t, generator))
-        return (own + STUDENT_SHARE * learned).mean(), x_0
+        log_hat = joint.logsumexp(-1)  # (b, d)
+        own = divergence(log_p, model.alpha(x_t, t).mean(1), log_mean(log_hat, 1))
+        s = (t - 1 / num_calls).clamp_min(0)
+        said = log_normalise(logits.double() + noise.log_kernel(x_t, t))
+        law, law_hat = (
+            tweedie_law(noise, log_d, x_t, t, s) for log_d in (said, joint - log_hat[..., None])
+        )
+        weight = (log_hat - log_p.detach()[:, None]).clamp_max(MOST_WEIGHT).exp()
+        entropy = (weight * objectives.site_cross_entropies(law, law_hat)).sum(1)
+        return own + num_calls * entropy
 
-    return loss
+    return compare
 
 
 # -- estimates ------------------------------------------------------------------------------------
@@ -288,6 +280,39 @@ def from_noise(
         return function(target, noise, x_t, t, generator=generator, **settings), x_0
 
     return estimate
+
+
+def guided(model: MarginalModel, target: Target, num_chains: int, num_rungs: int) -> Estimate:
+    """``joint_guided`` from what the second head takes for the denoiser, with a little of noise so
+    that nothing is impossible."""
+    noise = model.noise
+    floor = math.log(GUIDE_NOISE / target.num_values)
+
+    def estimate(
+        x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            log_d = learned(model, x_t, t).double() + math.log1p(-GUIDE_NOISE)
+        log_start = torch.logaddexp(log_d, torch.full_like(log_d, floor))
+        joint = identity.joint_guided(
+            target, noise, x_t, t, log_start,
+            num_chains=num_chains, num_rungs=num_rungs, generator=generator,
+        )  # fmt: skip
+        return joint, x_0
+
+    return estimate
+
+
+def summed(estimate: Estimate) -> Estimate:
+    """log p̂_t (b,) from estimates of log p̂(x_t, x_0^i = u) (b, d, v): the mean over the sites."""
+
+    def marginal(
+        x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        joint, x_0 = estimate(x_t, t, x_0, generator)
+        return log_mean(joint.logsumexp(-1), 1), x_0
+
+    return marginal
 
 
 def as_score(noise: UniformNoise, estimate: Estimate) -> Estimate:

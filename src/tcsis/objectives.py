@@ -26,8 +26,13 @@ def score_entropy(log_score: Tensor, log_score_hat: Tensor, x_t: Tensor) -> Tens
 
 def cross_entropy(log_d: Tensor, log_d_hat: Tensor) -> Tensor:
     """KL(D̂ ‖ D) summed over the sites, (b, d, v) -> (b,)."""
+    return site_cross_entropies(log_d, log_d_hat).sum(-1)
+
+
+def site_cross_entropies(log_d: Tensor, log_d_hat: Tensor) -> Tensor:
+    """KL(D̂ ‖ D) of every site, (b, d, v) -> (b, d)."""
     gap = torch.where(log_d_hat > -torch.inf, log_d_hat - log_d, 0.0)
-    return (log_d_hat.exp() * gap).sum((-1, -2))
+    return (log_d_hat.exp() * gap).sum(-1)
 
 
 def spread(log_ratio: Tensor) -> Tensor:

@@ -74,9 +74,9 @@ def unbiased_parallel(target: Target) -> Config:
     small = target.num_sites <= 20
     coloured = target.colouring is not None and small
     estimator = (
-        Part(name="log_marginal_coloured", settings={"num_samples": 64})
+        Part(name="joint_coloured", settings={"num_samples": 64})
         if coloured
-        else Part(name="log_marginal_annealed", settings={"num_chains": 4, "num_rungs": 24})
+        else Part(name="joint_guided", settings={"num_chains": 8, "num_rungs": 24})
     )
     return parallel(target).model_copy(
         update={
@@ -85,7 +85,7 @@ def unbiased_parallel(target: Target) -> Config:
             "estimator": estimator,
             "crowd_size": 256,
             "noise_eps": 1e-3,
-            "num_steps": 600 if small else 500,
+            "num_steps": 600 if small else 400,
         }
     )
 

@@ -39,7 +39,7 @@ from tcsis.targets.spec import describe
 MOST_RESTARTS = 3
 SNAPSHOT_EVERY = 100
 NUM_CALIBRATED = 1_024
-NUM_FITTED = 16_384
+NUM_FITTED, NUM_FITS = 8_192, 2
 
 
 class DivergedError(RuntimeError):
@@ -136,10 +136,11 @@ class Run:
                 skip.gather(self.buffer.flip(0))
         t = shared_times(x_0, self.generator)
         x_t = noise.draw(x_0, t, generator=self.generator)
-        estimate = make_marginal_estimate(self.config, self.target, noise)
-        log_p_hat, _ = estimate(x_t, t, x_0, self.generator)
-        model.fit_skips(x_t, t, log_p_hat)
-        model.fit_fields(x_t, t, random_sites(x_t, self.generator))
+        estimate = make_marginal_estimate(self.config, self.target, model)
+        for _ in range(NUM_FITS):  # what the first fit says may guide the estimates of the next
+            log_p_hat, _ = estimate(x_t, t, x_0, self.generator)
+            model.fit_skips(x_t, t, log_p_hat)
+            model.fit_fields(x_t, t, random_sites(x_t, self.generator))
         self.average.load_state_dict(model.state_dict())
 
     @torch.no_grad()

@@ -28,7 +28,7 @@ from torch import Tensor
 from tcsis import identity, mcmc, reverse, schedules
 from tcsis.checks import check_counts, make_generator
 from tcsis.draws import Draws, concatenate
-from tcsis.identity.walkers import Walkers, climb, mean_conditionals, resample
+from tcsis.identity.walkers import FromKernel, Walkers, climb, mean_conditionals, resample
 from tcsis.mcmc.posterior import sweep_walkers
 from tcsis.noise import UniformNoise
 from tcsis.schedules import Schedule
@@ -82,7 +82,7 @@ class CarriedWalkers:
         x_0 = self.noise.draw(
             x_t[:, None].expand(wide), t[:, None].expand(wide), generator=self.generator
         )
-        return climb(self.target, x_t, fields, x_0, self.num_rungs, 1, self.generator)
+        return climb(self.target, x_t, FromKernel(fields), x_0, self.num_rungs, 1, self.generator)
 
     def follow(self, x_s: Tensor, s: Tensor) -> Walkers:
         """The walkers of the step before, reweighted and resampled for the posterior given x_s."""

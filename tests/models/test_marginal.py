@@ -13,7 +13,7 @@ from tcsis.models.marginal import (
     MarginalModel,
     assembled,
     assembled_score,
-    distilled,
+    learned,
     score_at,
     taylor,
     taylor_score,
@@ -41,7 +41,7 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 def make(target: Target, **changes: object) -> MarginalModel:
     config = presets.tiny(target, "unbiased", "parallel").model_copy(update=changes)
-    model = assemble.make_model(config, target, seed=0).double().requires_grad_(False)
+    model = assemble.make_model(config, target, seed=0).double().eval().requires_grad_(False)
     assert isinstance(model, MarginalModel)
     return model
 
@@ -186,7 +186,7 @@ def test_the_second_head_is_right_as_noise_vanishes(target: Target) -> None:
     model = make(target)
     x, _ = some_states(target)
     t = torch.full(x.shape, 1e-6, **DOUBLE)
-    log_d = distilled(model, x, t)
+    log_d = learned(model, x, t)
     assert float(log_d.logsumexp(-1).abs().max()) < 1e-10
     score = model.noise.log_score_from_denoiser(log_d, x, t)
     torch.testing.assert_close(score, target.log_ratios(x), rtol=1e-3, atol=1e-3)
@@ -198,8 +198,8 @@ def test_the_second_head_is_symmetric(awake: Callable) -> None:
     x, t = some_states(target)
     for renaming in itertools.permutations(range(3)):
         name = torch.tensor(renaming)
-        renamed = distilled(model, name[x], t)[..., name]
-        torch.testing.assert_close(renamed, distilled(model, x, t), rtol=0, atol=1e-10)
+        renamed = learned(model, name[x], t)[..., name]
+        torch.testing.assert_close(renamed, learned(model, x, t), rtol=0, atol=1e-10)
 
 
 def test_scales_start_unset_and_are_saved() -> None:

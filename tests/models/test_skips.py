@@ -10,7 +10,7 @@ from torch import Tensor
 from tcsis import assemble, exact, presets
 from tcsis.models.diffusion import first_order
 from tcsis.models.marginal import NUM_KNOTS, MarginalModel
-from tcsis.models.skips import Density, FirstOrder, Knots, hat_functions
+from tcsis.models.skips import Density, FirstOrder, Knots, RunningMean, fading, hat_functions
 from tcsis.noise import UniformNoise
 from tcsis.targets import Ising, Pairwise, Potts, SherringtonKirkpatrick
 
@@ -136,7 +136,7 @@ def test_hat_functions_share_one() -> None:
 def test_a_fit_finds_coefficients_that_bend_little() -> None:
     """Terms far from zero, as energies are, and two of them nearly alike."""
     generator = torch.Generator().manual_seed(0)
-    n, knots = 20_000, Knots(NUM_KNOTS, 3).double()
+    n, knots = 20_000, Knots(fading(NUM_KNOTS, 3)).double()
     alpha = torch.rand(n, generator=generator, **DOUBLE)
     terms = 80 + 3 * torch.randn(n, 3, generator=generator, **DOUBLE)
     terms[:, 1] = terms[:, 0] + 0.3 * terms[:, 1]
@@ -169,3 +169,20 @@ def test_noise_in_estimates_averages_out() -> None:
     # ratios above e³, 1 in 500 here, are cut
     assert abs(float(gap.mean())) < 0.05
     assert float(gap.std()) < 0.1
+
+
+def test_running_means_follow_training_and_nothing_else() -> None:
+    """The mean of a batch at its times; later ones move it little, and evaluation not at all."""
+    mean = RunningMean(NUM_KNOTS, 3)
+    h = torch.randn(64, 5, 3, generator=torch.Generator().manual_seed(0))
+    alpha = torch.full((64,), 0.5)
+    with torch.no_grad():
+        assert bool((mean(h, alpha) == 0).all())
+    torch.testing.assert_close(mean(h, alpha)[0], h.mean((0, 1)))
+    for _ in range(200):
+        mean(h, alpha)
+    moved = mean(h + 1, alpha)[0] - h.mean((0, 1))
+    torch.testing.assert_close(moved, torch.full((3,), 0.05), rtol=0, atol=1e-3)
+    mean.eval()
+    torch.testing.assert_close(mean(h + 100, alpha)[0], h.mean((0, 1)) + 0.05, rtol=0, atol=1e-3)
+    assert bool((mean.mean[0] == 0).all())  # no such times were seen

@@ -34,13 +34,29 @@ def coloured(
 
     Exact as t → 0.  Costs k densities and k ``log_ratios``.
     """
+    return joint_coloured(
+        target, noise, x_t, t,
+        num_samples=num_samples, generator=generator, max_entries=max_entries,
+    ).log_softmax(-1).to(target.dtype)  # fmt: skip
+
+
+def joint_coloured(
+    target: Target,
+    noise: UniformNoise,
+    x_t: Tensor,
+    t: Time,
+    *,
+    num_samples: int,
+    generator: torch.Generator,
+    max_entries: int = MAX_ENTRIES,
+) -> Tensor:
+    """log p̂(x_t, x_0^i = u), unnormalised, (b, d) -> (b, d, v) float64: the mean over the draws of
+    W_C times the site conditional, C the class of site i; E[p̂] is exact."""
     colour = colour_of_sites(target)
 
     def evaluate(x_t: Tensor, log_kernel: Tensor, x_0: Tensor) -> Tensor:
         conditionals, log_weight = sum_out_classes(target, colour, log_kernel, x_0)
-        log_weight = log_weight.log_softmax(1).to(target.dtype)  # (n, k, c)
-        weighted = conditionals + log_weight[..., colour, None]
-        return weighted.logsumexp(1).log_softmax(-1)
+        return log_mean(conditionals + log_weight[..., colour, None], 1)
 
     return one_shot(
         target, noise, x_t, t, evaluate,

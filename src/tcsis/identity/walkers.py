@@ -8,6 +8,10 @@ steps, by Gibbs sweeps.  Its weights,
 are those of annealed importance sampling.  Where the effective share of a state's walkers falls
 below 1/2 they are resampled to equal weights; the mean weight lost by that is kept, and so the
 estimate of p̄_t(x_t) has exactly the right mean.
+
+``joint_guided`` starts from any product law q instead of the kernel, such as what a model takes for
+the denoiser, and follows q^{1-λ}·(p̄(x_0)·k_t(x_t | x_0))^λ: the better q, the less do the weights
+spread, and the mean is exact for every q.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from tcsis.identity.blocks import (
     log_mean,
 )
 from tcsis.mcmc.posterior import sweep_walkers
-from tcsis.noise import Time, UniformNoise, log_normalise
+from tcsis.noise import Time, UniformNoise, draw_categorical, log_normalise
 from tcsis.targets.base import Target
 from tcsis.targets.transformed import Tilted
 
@@ -51,7 +55,38 @@ class Walkers:
         return self.log_taken + log_mean(self.log_weight, 1)
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class FromKernel:
+    """From k_t(x_t | x_0) on: ``fields`` are log k_t(x_t^i | u), (n, 1, d, v), all the way."""
+
+    fields: Tensor
+
+    def fields_at(self, scale: float) -> Tensor:
+        return self.fields
+
+    def pull(self, x_0: Tensor) -> float:
+        """log of what besides p̄ the walkers gain on the whole way, (n, k, d) -> (n, k)."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class FromLaw:
+    """From the product of the laws ``log_start`` (n, 1, d, v) to ``fields``."""
+
+    fields: Tensor
+    log_start: Tensor
+
+    def fields_at(self, scale: float) -> Tensor:
+        return torch.lerp(self.log_start, self.fields, scale)
+
+    def pull(self, x_0: Tensor) -> Tensor:
+        change = (self.fields - self.log_start).expand(*x_0.shape, -1)
+        return change.gather(-1, x_0[..., None]).squeeze(-1).double().sum(-1)
+
+
+Path = FromKernel | FromLaw
+
+
 def annealed(
     target: Target,
     noise: UniformNoise,
@@ -68,17 +103,73 @@ def annealed(
 
     Costs num_chains·num_rungs densities and num_chains·num_rungs·sweeps_per_rung sweeps.
     """
+    return joint_annealed(
+        target, noise, x_t, t, num_chains=num_chains, num_rungs=num_rungs,
+        sweeps_per_rung=sweeps_per_rung, generator=generator,
+    ).log_softmax(-1).to(target.dtype)  # fmt: skip
+
+
+@torch.no_grad()
+def joint_annealed(
+    target: Target,
+    noise: UniformNoise,
+    x_t: Tensor,
+    t: Time,
+    *,
+    num_chains: int,
+    num_rungs: int,
+    sweeps_per_rung: int = 1,
+    generator: torch.Generator,
+) -> Tensor:
+    """log p̂(x_t, x_0^i = u), unnormalised, (b, d) -> (b, d, v) float64: the mean of the walkers'
+    weights times their site conditionals, of which E[p̂] is exact."""
     check_counts(num_chains=num_chains, num_rungs=num_rungs, sweeps_per_rung=sweeps_per_rung)
     x_t, t = check_states(target, noise, x_t, t)
     parts = []
     for rows, own in blocks(x_t, num_chains * target.num_sites * target.num_values, generator):
         fields = noise.log_kernel(x_t[rows], t[rows]).to(target.dtype)[:, None]
         x_0 = draw(noise, x_t[rows], t[rows], num_chains, own)
-        walkers = climb(target, x_t[rows], fields, x_0, num_rungs, sweeps_per_rung, own)
-        posterior = Tilted(target, fields)
-        x_0 = sweep_walkers(target, fields, walkers.x_0, sweeps_per_rung, own)
-        parts.append(mean_conditionals(posterior, x_0, walkers.log_weight))
+        path = FromKernel(fields)
+        parts.append(joint_along(target, x_t[rows], path, x_0, num_rungs, sweeps_per_rung, own))
     return torch.cat(parts)
+
+
+@torch.no_grad()
+def joint_guided(
+    target: Target,
+    noise: UniformNoise,
+    x_t: Tensor,
+    t: Time,
+    log_start: Tensor,
+    *,
+    num_chains: int,
+    num_rungs: int,
+    sweeps_per_rung: int = 1,
+    generator: torch.Generator,
+) -> Tensor:
+    """The same by walkers that start at the product of the laws ``log_start`` (b, d, v), which are
+    positive and normalised."""
+    check_counts(num_chains=num_chains, num_rungs=num_rungs, sweeps_per_rung=sweeps_per_rung)
+    x_t, t = check_states(target, noise, x_t, t)
+    parts = []
+    for rows, own in blocks(x_t, num_chains * target.num_sites * target.num_values, generator):
+        fields = noise.log_kernel(x_t[rows], t[rows]).to(target.dtype)[:, None]
+        start = log_start[rows, None].to(fields)
+        x_0 = draw_categorical(start.expand(-1, num_chains, -1, -1), generator=own)
+        path = FromLaw(fields, start)
+        parts.append(joint_along(target, x_t[rows], path, x_0, num_rungs, sweeps_per_rung, own))
+    return torch.cat(parts)
+
+
+def joint_along(
+    target: Target, x_t: Tensor, path: Path, x_0: Tensor, num_rungs: int, sweeps_per_rung: int,
+    generator: torch.Generator,
+) -> Tensor:  # fmt: skip
+    """log p̂(x_t, x_0^i = u) from walkers x_0 (n, k, d) at the start of a path, (n, d, v)."""
+    walkers = climb(target, x_t, path, x_0, num_rungs, sweeps_per_rung, generator)
+    x_0 = sweep_walkers(target, path.fields, walkers.x_0, sweeps_per_rung, generator)
+    conditionals = mean_conditionals(Tilted(target, path.fields), x_0, walkers.log_weight)
+    return walkers.log_marginal[:, None, None] + conditionals
 
 
 @torch.no_grad()
@@ -100,7 +191,8 @@ def log_marginal_annealed(
     for rows, own in blocks(x_t, num_chains * target.num_sites * target.num_values, generator):
         fields = noise.log_kernel(x_t[rows], t[rows]).to(target.dtype)[:, None]
         x_0 = draw(noise, x_t[rows], t[rows], num_chains, own)
-        walkers = climb(target, x_t[rows], fields, x_0, num_rungs, sweeps_per_rung, own)
+        path = FromKernel(fields)
+        walkers = climb(target, x_t[rows], path, x_0, num_rungs, sweeps_per_rung, own)
         parts.append(walkers.log_marginal)
     return torch.cat(parts)
 
@@ -150,22 +242,25 @@ def warm(
 def climb(
     target: Target,
     x_t: Tensor,
-    fields: Tensor,
+    path: Path,
     x_0: Tensor,
     num_rungs: int,
     sweeps_per_rung: int,
     generator: torch.Generator,
 ) -> Walkers:
-    """Walkers x_0 (n, k, d) from the kernel, weighed up to λ = 1 and moved up to the rung before;
-    fields are log k_t(x_t^i | u), (n, 1, d, v)."""
+    """Walkers x_0 (n, k, d) from the start of a path, weighed up to λ = 1 and moved up to the rung
+    before."""
     zeros = torch.zeros(x_0.shape[:2], dtype=torch.float64, device=x_0.device)
     walkers = Walkers(x_0, zeros, zeros[:, 0])
     for rung in range(num_rungs):
         if rung:
             walkers = resample(walkers, generator)
             scale = rung / num_rungs
-            x_0 = sweep_walkers(target, fields, walkers.x_0, sweeps_per_rung, generator, scale)
-        log_weight = walkers.log_weight + log_density(target, x_0) / num_rungs
+            x_0 = sweep_walkers(
+                target, path.fields_at(scale), walkers.x_0, sweeps_per_rung, generator, scale
+            )
+        gain = log_density(target, x_0) + path.pull(x_0)
+        log_weight = walkers.log_weight + gain / num_rungs
         check_allowed(x_t, log_weight)
         walkers = Walkers(x_0, log_weight, walkers.log_taken)
     return walkers

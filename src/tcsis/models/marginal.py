@@ -8,8 +8,7 @@ and as t → 0 they leave log p̄.
 
 A score takes the density of every neighbour: ``assembled`` evaluates all d·(V-1) of them,
 ``taylor`` takes them from one gradient of the network and from the ratios of the skip terms, and
-``distilled`` from a second head on the same features, which learns beside the first to say what it
-would say of the neighbours.
+``learned`` has a second head on the same features, trained beside the first, give the denoiser.
 """
 
 from __future__ import annotations
@@ -21,15 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.models.diffusion import Field, known
-from tcsis.models.skips import CHUNK, Knots, Skip
+from tcsis.models.skips import CHUNK, Knots, RunningMean, Skip, fading, local_variance
 from tcsis.nn.heads import PooledHead, SiteMLP
 from tcsis.noise import UniformNoise, log_normalise
 
 NUM_KNOTS = 17
 """Times between which the coefficients of the skip terms are interpolated."""
 
-NUM_NEWTON, MOST_GAP = 10, 3.0
-"""Newton steps of the fit of the skip terms, and the largest log p̂_t - log p_θ that they heed."""
+NUM_NEWTON, MOST_GAP, LEAST_NOISE = 10, 3.0, 0.01
+"""Newton steps of the fit of the skip terms, the largest log p̂_t - log p_θ that they heed, and the
+least variance of it that they reckon with."""
 
 MOST_ODDS = 5.0
 """Log-odds of fields and rough denoisers are cut here: what is nearly certain counts alike."""
@@ -59,14 +59,15 @@ class MarginalModel(nn.Module):
         skips: Sequence[Skip],
         fields: Sequence[Field],
     ):
-        """The first of the ``skips`` of the marginal, and of the ``fields`` of the second head, is
-        the one that is right as t → 0."""
+        """Of the ``skips`` of the marginal, and of the ``fields`` of the second head, the first is
+        right as t → 0 and the last, if there are others, as t → 1."""
         super().__init__()
         self.noise, self.trunk, self.forms = noise, trunk, forms
         self.skips, self.fields = skips, fields
         self.parts = nn.ModuleList(skips)  # whose tensors move and are saved with the model
-        self.coefficients = Knots(NUM_KNOTS, len(skips))
-        self.field_coefficients = Knots(NUM_KNOTS, len(fields))
+        self.coefficients = Knots(fading(NUM_KNOTS, len(skips)))
+        self.field_coefficients = Knots(fading(NUM_KNOTS, len(fields))).requires_grad_(False)
+        self.norm, self.centre = nn.LayerNorm(width), RunningMean(NUM_KNOTS, width)
         self.head = PooledHead(width, 2 * width)
         self.site_head = SiteMLP(
             width + len(fields) * noise.num_values, 2 * width, noise.num_values
@@ -88,23 +89,25 @@ class MarginalModel(nn.Module):
         """``log_marginal`` and ``site_logits`` with one call of the trunk."""
         alpha = self.alpha(x, t)
         h = self.features(known(x, alpha, self.noise.num_values), alpha)
-        return self.pooled(h, len(x)) + self.skip(x, alpha), self.site_logits_of(h, x, alpha)
+        return self.pooled(h, alpha) + self.skip(x, alpha), self.site_logits_of(h, x, alpha)
 
     def alpha(self, x: Tensor, t: Tensor) -> Tensor:
         return self.noise.alpha(x, t).expand(x.shape).to(self.log_scale.dtype)
 
     def learned(self, z: Tensor, alpha: Tensor) -> Tensor:
         """NN(x, t) from what is known, the mean over its forms, (b, d, v) -> (b,)."""
-        return self.pooled(self.features(z, alpha), len(z))
+        return self.pooled(self.features(z, alpha), alpha)
 
-    def pooled(self, h: Tensor, b: int) -> Tensor:
-        return self.head(h).reshape(-1, b).mean(0)
+    def pooled(self, h: Tensor, alpha: Tensor) -> Tensor:
+        """The head on the features of every form, (f·b, d, width) and (b, d) -> (b,)."""
+        offset = self.centre(h, alpha.mean(1).repeat(len(self.forms)))
+        return self.head(h - offset[:, None]).reshape(-1, len(alpha)).mean(0)
 
     def features(self, z: Tensor, alpha: Tensor) -> Tensor:
         """The trunk on every form, (b, d, v) -> (f·b, d, width)."""
         z = torch.cat([z[..., order] for order in self.forms])
         alpha = alpha.repeat(len(self.forms), 1)
-        return self.trunk(torch.cat([z, alpha[..., None]], -1), alpha)
+        return self.norm(self.trunk(torch.cat([z, alpha[..., None]], -1), alpha))
 
     def skip(self, x: Tensor, alpha: Tensor) -> Tensor:
         """c_0(ᾱ) + Σ_n c_n(ᾱ)·skip_n(x, t), (b,)."""
@@ -118,7 +121,7 @@ class MarginalModel(nn.Module):
     def fit_skips(self, x: Tensor, t: Tensor, log_p_hat: Tensor) -> None:
         """Put the coefficients where the skip terms come closest to estimates of log p̄_t (b,): by
         least squares first, and then, as logarithms of estimates are too low on average, in a few
-        Newton steps by the Itakura–Saito divergence."""
+        Newton steps by the Itakura–Saito divergence, each time as far as its noise allows."""
         alpha = self.alpha(x, t)
         terms, mean = self.skip_terms(x, alpha), alpha.mean(1)
         gap = log_p_hat - self.coefficients(mean, terms)
@@ -126,7 +129,8 @@ class MarginalModel(nn.Module):
         for _ in range(NUM_NEWTON):
             gap = log_p_hat - self.coefficients(mean, terms)
             ratio = gap.clamp(-MOST_GAP, MOST_GAP).exp()
-            self.coefficients.fit(mean, terms, 1 - 1 / ratio, ratio)
+            precision = 1 / (LEAST_NOISE + local_variance(mean, gap, NUM_KNOTS))
+            self.coefficients.fit(mean, terms, 1 - 1 / ratio, ratio * precision)
 
     @torch.no_grad()
     def fit_fields(self, x: Tensor, t: Tensor, site: Tensor) -> None:
@@ -150,7 +154,9 @@ class MarginalModel(nn.Module):
         # form k has value order[u] in place u
         back = [torch.tensor(order).argsort() for order in self.forms]
         said = sum(part[..., order] for part, order in zip(parts, back, strict=True)) / len(back)
-        return self.field_coefficients(alpha.mean(1), terms) + said
+        # in noise the fields know best, and estimates are at their worst
+        ahead = alpha.mean(1)[:, None, None]
+        return self.field_coefficients(alpha.mean(1), terms) + ahead * (2 - ahead) * said
 
     def field_terms(self, x: Tensor, alpha: Tensor) -> Tensor:
         """(b, d, v, n)."""
@@ -160,7 +166,7 @@ class MarginalModel(nn.Module):
 # -- ways to the denoiser -------------------------------------------------------------------------
 
 
-def distilled(model: MarginalModel, x_t: Tensor, t: Tensor) -> Tensor:
+def learned(model: MarginalModel, x_t: Tensor, t: Tensor) -> Tensor:
     """The denoiser of the second head, (b, d) and (b, d) -> (b, d, v), in one call."""
     logits = model.site_logits(x_t, t)
     return log_normalise(logits + model.noise.log_kernel(x_t, t).to(logits.dtype))

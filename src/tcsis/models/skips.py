@@ -18,7 +18,7 @@ from tcsis.targets.base import Target
 CHUNK = 4_096
 """States evaluated at once when all neighbours are asked for."""
 
-RESTRAINT, SMOOTHNESS, TINY = 1.0, 10.0, 1e-6
+RESTRAINT, LEAST_SCALE, SMOOTHNESS, TINY = 1.0, 6.0, 10.0, 1e-6
 """Of the squares of coefficients less their start, and of their second differences, in units of one
 state of a fit; the last keeps an empty knot solvable."""
 
@@ -92,6 +92,15 @@ def all_neighbours(x: Tensor, num_values: int) -> Tensor:
 # -- coefficients ---------------------------------------------------------------------------------
 
 
+def fading(num_knots: int, num_terms: int) -> Tensor:
+    """Coefficients to start with, (k, 1 + n), the constant first: (1 - α²)² for the last term, if
+    there are others, and the rest of 1 for the first."""
+    start, alpha = torch.zeros(num_knots, 1 + num_terms), torch.linspace(0, 1, num_knots)
+    start[:, -1] = (1 - alpha.square()).square()
+    start[:, 1] = 1 - (1 - alpha.square()).square()
+    return start
+
+
 class Knots(nn.Module):
     """c_0(α) + Σ_n c_n(α)·term_n, with coefficients that are linear in α between knots.
 
@@ -100,13 +109,9 @@ class Knots(nn.Module):
 
     start: Tensor
 
-    def __init__(self, num_knots: int, num_terms: int):
-        """To begin with, the first term counts α⁴ and the last, if there are others, 1 - α⁴."""
+    def __init__(self, start: Tensor):
+        """``start`` (k, 1 + n), the constant first."""
         super().__init__()
-        alpha = torch.linspace(0, 1, num_knots)
-        start = torch.zeros(num_knots, num_terms + 1)
-        start[:, num_terms] = 1 - alpha.pow(4)
-        start[:, 1] = alpha.pow(4)
         self.values = nn.Parameter(start[:-1].clone())
         self.register_buffer("start", start)
 
@@ -122,23 +127,87 @@ class Knots(nn.Module):
         """Add what brings the sum closest to one that is larger by ``gap``: (b,), (b, n), (b,) and
         weights (b,), by least squares that wants coefficients smooth in α and not far from where
         they started."""
-        k, n = self.values.shape
-        terms, weight = terms.double(), weight.double()
-        centre, scale = terms.mean(0), terms.std(0).clamp_min(1e-6)
-        ones = torch.ones_like(terms[:, :1])
-        units = torch.cat([ones, (terms - centre) / scale], 1)  # all of the size of 1
-        hats = hat_functions(alpha.double(), k + 1)[:, :k]
-        design = (hats[:, :, None] * units[:, None]).flatten(1)  # (b, k·n)
-        bend = torch.eye(k + 1).to(terms)[:, :k].diff(2, dim=0)
-        smooth = SMOOTHNESS * torch.kron(bend.T @ bend, torch.eye(n).to(terms))
-        restraint = torch.tensor([TINY] + [RESTRAINT] * (n - 1)).to(terms).repeat(k)
-        to_units = torch.cat([ones[0], scale])
-        moved = ((self.values - self.start[:-1]) * to_units).flatten()
-        normal = design.T @ (weight[:, None] * design) + smooth + restraint.diag()
-        wanted = design.T @ (weight * gap) - restraint * moved
-        solved = torch.linalg.solve(normal, wanted).reshape(k, n) / to_units
-        solved[:, 0] -= solved[:, 1:] @ centre
+        terms, weight = torch.cat([ones(terms), terms], 1).double(), weight.double()
+        hats = hat_functions(alpha.double(), len(self.start))[:, :-1]  # (b, k)
+        centre, scale = local_moments(hats, terms)  # (k, n): at a knot all terms are of size 1
+        units = hats[:, :, None] * (terms[:, None] - centre) / scale
+        design = units.flatten(1)  # (b, k·n)
+        moved = ((self.values - self.start[:-1]) * scale).flatten()
+        # in noise the terms hardly differ, and nothing but this keeps their coefficients in bounds
+        restraint = RESTRAINT * (scale.clamp_min(LEAST_SCALE) / scale).square()
+        restraint[:, 0] = TINY  # the constant is free
+        penalty = restraint.flatten().diag() + SMOOTHNESS * roughness(scale)
+        normal = design.T @ (weight[:, None] * design) + penalty
+        wanted = design.T @ (weight * gap) - restraint.flatten() * moved
+        solved = torch.linalg.solve(normal, wanted).reshape(scale.shape) / scale
+        solved[:, 0] -= (solved * centre).sum(1)
         self.values.add_(solved)
+
+
+class RunningMean(nn.Module):
+    """The mean features of a site at every time, (k, width), as training has seen them of late.
+
+    A head that sums over the sites is trained on features less this mean: otherwise a small step of
+    its weights moves the level of all states by d times as much, and nothing else is learned.
+    """
+
+    mean: Tensor
+    seen: Tensor
+
+    def __init__(self, num_knots: int, width: int, rate: float = 0.05):
+        super().__init__()
+        self.rate = rate
+        self.register_buffer("mean", torch.zeros(num_knots, width))
+        self.register_buffer("seen", torch.zeros(num_knots))
+
+    def forward(self, h: Tensor, alpha: Tensor) -> Tensor:
+        """(b, d, width) and (b,) -> (b, width)."""
+        hats = hat_functions(alpha, len(self.mean))
+        if self.training and torch.is_grad_enabled():
+            self.follow(h.detach().mean(1), hats)
+        return hats @ self.mean
+
+    def follow(self, features: Tensor, hats: Tensor) -> None:
+        """Towards the means of a batch (b, width), at once where none has been seen yet."""
+        there = hats.sum(0)
+        self.seen += there
+        now = hats.T @ features / there.clamp_min(TINY)[:, None]
+        rate = (there / self.seen.clamp_min(TINY)).clamp_min(self.rate) * (there > 0)
+        self.mean.lerp_(now, rate[:, None])
+
+
+def ones(terms: Tensor) -> Tensor:
+    return torch.ones_like(terms[:, :1])
+
+
+def local_moments(hats: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the terms around every knot, (b, k) and (b, n) -> (k, n) each;
+    0 and 1 for the first, which is constant."""
+    share = hats / hats.sum(0).clamp_min(TINY)
+    centre = share.T @ terms
+    scale = (share.T @ terms.square() - centre.square()).clamp_min(TINY).sqrt()
+    centre[:, 0], scale[:, 0] = 0, 1
+    return centre, scale
+
+
+def local_variance(alpha: Tensor, values: Tensor, num_knots: int) -> Tensor:
+    """The variance of values (b,) among those of about the same α (b,), for each of them."""
+    hats = hat_functions(alpha.double(), num_knots)
+    share = hats / hats.sum(0).clamp_min(TINY)
+    mean = share.T @ values.double()
+    return hats @ (share.T @ values.double().square() - mean.square()).clamp_min(TINY)
+
+
+def roughness(scale: Tensor) -> Tensor:
+    """The matrix of the sum of squared second differences in time of n coefficients at k knots, in
+    units of 1/scale, (k, n) -> (k·n, k·n).  Beyond the last knot nothing changes."""
+    k, n = scale.shape
+    bend = torch.eye(k + 1).to(scale)[:, :k].diff(2, dim=0)  # (k - 1, k)
+    rough = scale.new_zeros(k, n, k, n)
+    for term in range(n):
+        own = scale[1:, term, None] * bend / scale[:, term]
+        rough[:, term, :, term] = own.T @ own
+    return rough.reshape(k * n, k * n)
 
 
 def hat_functions(alpha: Tensor, num_knots: int) -> Tensor:

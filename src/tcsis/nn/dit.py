@@ -146,7 +146,8 @@ class PlacedLinear(nn.Module):
 def zero_init(linear: nn.Linear) -> nn.Linear:
     """The same layer with weights and bias at zero."""
     nn.init.zeros_(linear.weight)
-    nn.init.zeros_(linear.bias)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)
     return linear
 
 

@@ -37,12 +37,10 @@ class PooledHead(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.site = zero_init(nn.Linear(width, 1))
+        self.site = zero_init(nn.Linear(width, 1, bias=False))
         self.mlp = nn.Sequential(
             nn.Linear(width, hidden), nn.SiLU(), zero_init(nn.Linear(hidden, 1))
         )
 
     def forward(self, h: Tensor) -> Tensor:
-        h = self.norm(h)
         return self.site(h).sum((1, 2)) + self.mlp(h.mean(1)).squeeze(-1)
