@@ -31,6 +31,10 @@ NUM_NEWTON, MOST_GAP, LEAST_NOISE = 10, 3.0, 0.01
 """Newton steps of the fit of the skip terms, the largest log p̂_t - log p_θ that they heed, and the
 least variance of it that they reckon with."""
 
+RESTRAINT, FIELD_RESTRAINT = 30.0, 1.0
+"""How many states it takes to move the coefficients of skip terms from where they start, and those
+of fields, whose fit has no noise."""
+
 MOST_ODDS = 5.0
 """Log-odds of fields and rough denoisers are cut here: what is nearly certain counts alike."""
 
@@ -125,12 +129,12 @@ class MarginalModel(nn.Module):
         alpha = self.alpha(x, t)
         terms, mean = self.skip_terms(x, alpha), alpha.mean(1)
         gap = log_p_hat - self.coefficients(mean, terms)
-        self.coefficients.fit(mean, terms, gap, torch.ones_like(gap))
+        self.coefficients.fit(mean, terms, gap, torch.ones_like(gap), RESTRAINT)
         for _ in range(NUM_NEWTON):
             gap = log_p_hat - self.coefficients(mean, terms)
             ratio = gap.clamp(-MOST_GAP, MOST_GAP).exp()
             precision = 1 / (LEAST_NOISE + local_variance(mean, gap, NUM_KNOTS))
-            self.coefficients.fit(mean, terms, 1 - 1 / ratio, ratio * precision)
+            self.coefficients.fit(mean, terms, 1 - 1 / ratio, ratio * precision, RESTRAINT)
 
     @torch.no_grad()
     def fit_fields(self, x: Tensor, t: Tensor, site: Tensor) -> None:
@@ -143,7 +147,9 @@ class MarginalModel(nn.Module):
         terms = centred(self.field_terms(x, alpha)[rows, site])
         mean, weight = alpha.mean(1, keepdim=True), alpha[rows, site, None]
         mean, weight = (time.expand(gap.shape[:2]).flatten() for time in (mean, weight))
-        self.field_coefficients.fit(mean, terms.flatten(0, 1), gap.flatten(), weight)
+        self.field_coefficients.fit(
+            mean, terms.flatten(0, 1), gap.flatten(), weight, FIELD_RESTRAINT
+        )
 
     def site_logits_of(self, h: Tensor, x: Tensor, alpha: Tensor) -> Tensor:
         """The second head on the trunk and the fields, and the fields as skip terms, (b, d, v)."""

@@ -18,9 +18,9 @@ from tcsis.targets.base import Target
 CHUNK = 4_096
 """States evaluated at once when all neighbours are asked for."""
 
-RESTRAINT, LEAST_SCALE, SMOOTHNESS, TINY = 1.0, 6.0, 10.0, 1e-6
-"""Of the squares of coefficients less their start, and of their second differences, in units of one
-state of a fit; the last keeps an empty knot solvable."""
+SMOOTHNESS, TINY = 10.0, 1e-6
+"""What second differences of coefficients count in a fit, in units of one state; and what keeps an
+empty knot solvable."""
 
 
 class Skip(nn.Module):
@@ -123,10 +123,12 @@ class Knots(nn.Module):
         return c[..., 0] + (c[..., 1:] * terms).sum(-1)
 
     @torch.no_grad()
-    def fit(self, alpha: Tensor, terms: Tensor, gap: Tensor, weight: Tensor) -> None:
+    def fit(
+        self, alpha: Tensor, terms: Tensor, gap: Tensor, weight: Tensor, restraint: float
+    ) -> None:
         """Add what brings the sum closest to one that is larger by ``gap``: (b,), (b, n), (b,) and
-        weights (b,), by least squares that wants coefficients smooth in α and not far from where
-        they started."""
+        weights (b,), by least squares that wants coefficients smooth in α and, as if ``restraint``
+        states of weight 1 said so, where they started."""
         terms, weight = torch.cat([ones(terms), terms], 1).double(), weight.double()
         hats = hat_functions(alpha.double(), len(self.start))[:, :-1]  # (b, k)
         centre, scale = local_moments(hats, terms)  # (k, n): at a knot all terms are of size 1
@@ -134,11 +136,11 @@ class Knots(nn.Module):
         design = units.flatten(1)  # (b, k·n)
         moved = ((self.values - self.start[:-1]) * scale).flatten()
         # in noise the terms hardly differ, and nothing but this keeps their coefficients in bounds
-        restraint = RESTRAINT * (scale.clamp_min(LEAST_SCALE) / scale).square()
-        restraint[:, 0] = TINY  # the constant is free
-        penalty = restraint.flatten().diag() + SMOOTHNESS * roughness(scale)
+        held = restraint * (1 + scale.square().reciprocal())
+        held[:, 0] = TINY  # the constant is free
+        penalty = held.flatten().diag() + SMOOTHNESS * roughness(scale)
         normal = design.T @ (weight[:, None] * design) + penalty
-        wanted = design.T @ (weight * gap) - restraint.flatten() * moved
+        wanted = design.T @ (weight * gap) - held.flatten() * moved
         solved = torch.linalg.solve(normal, wanted).reshape(scale.shape) / scale
         solved[:, 0] -= (solved * centre).sum(1)
         self.values.add_(solved)
