@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tcsis import assemble, losses, presets
+from tcsis.config import Part
 from tcsis.exact import Enumeration
 from tcsis.models.labels import ByName
 from tcsis.models.marginal import NUM_KNOTS
@@ -298,6 +299,30 @@ def test_sites_that_are_known_leave_the_slope_finite(objective: str, awake: Call
     loss(STATES.repeat(8, 1), torch.Generator().manual_seed(0))[0].backward()
     for key, weights in model.named_parameters():
         assert bool(weights.grad.isfinite().all()) and weights.grad.abs().max() > 0, key
+
+
+def test_a_second_head_that_nothing_trains_is_refused() -> None:
+    config = presets.tiny(SPINS, "unbiased", "parallel")
+    estimator = Part(name="log_marginal", settings={"num_samples": 4})
+    config = config.model_copy(update={"estimator": estimator})
+    model = assemble.make_model(config, SPINS, seed=0)
+    with pytest.raises(ValueError, match="log_marginal trains the marginal alone: expected"):
+        assemble.make_loss(config, SPINS, model)
+    config = config.model_copy(update={"scores": "taylor"})
+    assemble.make_loss(config, SPINS, model)
+
+
+@pytest.mark.parametrize("name", ["joint_annealed", "joint_guided"])
+def test_walkers_train_both_heads(name: str, awake: Callable) -> None:
+    config = presets.tiny(SPINS, "unbiased", "parallel")
+    estimator = Part(name=name, settings={"num_chains": 2, "num_rungs": 2})
+    config = config.model_copy(update={"estimator": estimator})
+    model = awake(assemble.make_model(config, SPINS, seed=0))
+    loss = assemble.make_loss(config, SPINS, model)
+    loss(STATES.repeat(8, 1), torch.Generator().manual_seed(0))[0].backward()
+    for key, weights in model.named_parameters():
+        if weights.requires_grad:
+            assert bool(weights.grad.isfinite().all()) and weights.grad.abs().max() > 0, key
 
 
 # -- the straight line -----------------------------------------------------------------------------
