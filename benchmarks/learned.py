@@ -143,7 +143,7 @@ as the column says, and {NUM_DRAWS:,} uncorrected draws each. Errors are the mea
 G(r) (of all pair correlations for the graph, which has no lattice), averaged over the seeds, beside
 the error that as many perfect independent draws would show (floor). ESS is the smallest of the
 seeds, log Z error the largest, training time the longest. Weighted errors use the path weights.
-Settings of the script that are not in the tables have not been measured yet. The parallel runs at
+Settings of the script that are not in the tables have not been measured yet. Some parallel runs at
 side 10 shared their core with other work, which shows in their seconds and draws a second.
 
 {chr(10).join(parts)}"""
