@@ -95,7 +95,11 @@ class UniformNoise:
 
     def log_kernel(self, x: Tensor, t: Time, s: Time = 0.0) -> Tensor:
         """log k_{s→t}(v | x_i) for every v, (..., d) -> (..., d, v)."""
-        log_stay, log_move = self.log_stay_move(self.alpha(x, t, s)[..., None])
+        return self.log_kernel_at(x, self.alpha(x, t, s))
+
+    def log_kernel_at(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """The same from the α between the two times, (..., d) and (..., d) -> (..., d, v)."""
+        log_stay, log_move = self.log_stay_move(alpha[..., None])
         present = x[..., None] == torch.arange(self.num_values, device=x.device)
         return torch.where(present, log_stay, log_move)
 

@@ -16,6 +16,7 @@ spread, and the mean is exact for every q.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -125,12 +126,8 @@ def joint_annealed(
     weights times their site conditionals, of which E[p̂] is exact."""
     check_counts(num_chains=num_chains, num_rungs=num_rungs, sweeps_per_rung=sweeps_per_rung)
     x_t, t = check_states(target, noise, x_t, t)
-    parts = []
-    for rows, own in blocks(x_t, num_chains * target.num_sites * target.num_values, generator):
-        fields = noise.log_kernel(x_t[rows], t[rows]).to(target.dtype)[:, None]
-        x_0 = draw(noise, x_t[rows], t[rows], num_chains, own)
-        path = FromKernel(fields)
-        parts.append(joint_along(target, x_t[rows], path, x_0, num_rungs, sweeps_per_rung, own))
+    starts = kernel_starts(target, noise, x_t, t, num_chains, generator)
+    parts = [joint_along(target, *start, num_rungs, sweeps_per_rung, own) for start, own in starts]
     return torch.cat(parts)
 
 
@@ -161,6 +158,18 @@ def joint_guided(
     return torch.cat(parts)
 
 
+def kernel_starts(
+    target: Target, noise: UniformNoise, x_t: Tensor, t: Tensor, num_chains: int,
+    generator: torch.Generator,
+) -> Iterator[tuple[tuple[Tensor, FromKernel, Tensor], torch.Generator]]:  # fmt: skip
+    """For every block its x_t (n, d), path and walkers x_0 (n, k, d) from the kernel, and its
+    generator."""
+    for rows, own in blocks(x_t, num_chains * target.num_sites * target.num_values, generator):
+        fields = noise.log_kernel(x_t[rows], t[rows]).to(target.dtype)[:, None]
+        x_0 = draw(noise, x_t[rows], t[rows], num_chains, own)
+        yield (x_t[rows], FromKernel(fields), x_0), own
+
+
 def joint_along(
     target: Target, x_t: Tensor, path: Path, x_0: Tensor, num_rungs: int, sweeps_per_rung: int,
     generator: torch.Generator,
@@ -187,14 +196,9 @@ def log_marginal_annealed(
     """log p̂_t(x_t) from the weights of the walkers, (b, d) -> (b,) float64; E[p̂_t] is exact."""
     check_counts(num_chains=num_chains, num_rungs=num_rungs, sweeps_per_rung=sweeps_per_rung)
     x_t, t = check_states(target, noise, x_t, t)
-    parts = []
-    for rows, own in blocks(x_t, num_chains * target.num_sites * target.num_values, generator):
-        fields = noise.log_kernel(x_t[rows], t[rows]).to(target.dtype)[:, None]
-        x_0 = draw(noise, x_t[rows], t[rows], num_chains, own)
-        path = FromKernel(fields)
-        walkers = climb(target, x_t[rows], path, x_0, num_rungs, sweeps_per_rung, own)
-        parts.append(walkers.log_marginal)
-    return torch.cat(parts)
+    starts = kernel_starts(target, noise, x_t, t, num_chains, generator)
+    walkers = (climb(target, *start, num_rungs, sweeps_per_rung, own) for start, own in starts)
+    return torch.cat([walked.log_marginal for walked in walkers])
 
 
 @torch.no_grad()

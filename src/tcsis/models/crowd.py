@@ -57,13 +57,11 @@ class Crowd(Skip):
         hot = self.one_hot(alpha.dtype)
         weight = self.log_kernels(x, alpha, hot).softmax(1)
         held = (weight @ hot).reshape(*x.shape, self.noise.num_values)
-        stay, move = self.log_stay_move(alpha[..., None])
-        own = torch.where(one_hot(x, self.noise.num_values).bool(), stay, move)
-        return (held + FEWEST).log() - own
+        return (held + FEWEST).log() - self.noise.log_kernel_at(x, alpha.clamp_max(1 - LEAST))
 
     def log_kernels(self, x: Tensor, alpha: Tensor, hot: Tensor) -> Tensor:
         """log k_t(x | x_m) for all of the crowd, (b, d) -> (b, f·m)."""
-        stay, move = self.log_stay_move(alpha)
+        stay, move = self.noise.log_stay_move(alpha.clamp_max(1 - LEAST))
         mine = one_hot(x, self.noise.num_values) * (stay - move)[..., None]
         return mine.flatten(1) @ hot.T + move.sum(1, keepdim=True)
 
@@ -72,6 +70,3 @@ class Crowd(Skip):
         orders = torch.tensor(self.forms, device=self.states.device)
         states = orders[:, self.states].flatten(0, 1)
         return one_hot(states, self.noise.num_values).flatten(1).to(dtype)
-
-    def log_stay_move(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
-        return self.noise.log_stay_move(alpha.clamp_max(1 - LEAST))

@@ -89,9 +89,7 @@ def first_order(target: Pairwise, noise: UniformNoise) -> Field:
 
     def field(x: Tensor, alpha: Tensor) -> Tensor:
         ratios, theirs = target.log_ratios(x), x[:, neighbours]  # (b, d, degree)
-        here = nn.functional.one_hot(x, target.num_values).bool()
-        stay, move = (part[..., None].to(ratios) for part in noise.log_stay_move(alpha))
-        weighted = (ratios + torch.where(here, stay, move))[:, neighbours]
+        weighted = (ratios + noise.log_kernel_at(x, alpha).to(ratios))[:, neighbours]
         # what x^i = u changes in r_j[w]: tables are (d, degree, own value, neighbour's value)
         change = tables - torch.take_along_dim(tables[None], theirs[..., None, None], -1)
         change = change - torch.take_along_dim(change, x[:, :, None, None, None], -2)

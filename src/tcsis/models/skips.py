@@ -9,6 +9,8 @@ A model takes their sum with coefficients that depend on time, ``Knots``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -23,12 +25,12 @@ SMOOTHNESS, TINY = 10.0, 1e-6
 empty knot solvable."""
 
 
-class Skip(nn.Module):
+class Skip(nn.Module, ABC):
     """A function of state and times, (b, d) and (b, d) -> (b,)."""
 
+    @abstractmethod
     def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
         """Its value at every neighbour less that at x, (b, d, v)."""
-        raise NotImplementedError
 
 
 class Nothing(Skip):
@@ -67,11 +69,9 @@ class FirstOrder(Skip):
         self.target, self.noise = target, noise
 
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
-        stay, move = self.noise.log_stay_move(alpha)
         ratios = self.target.log_ratios(x).to(alpha.dtype)
-        # the present value has the ratio 0, and every other one the kernel's other value
-        log_kernel = move[..., None].expand_as(ratios).scatter(-1, x[..., None], stay[..., None])
-        return self.target.log_density(x).to(alpha.dtype) + log_sum(ratios + log_kernel).sum(-1)
+        noise = log_sum(ratios + self.noise.log_kernel_at(x, alpha)).sum(-1)
+        return self.target.log_density(x).to(alpha.dtype) + noise
 
     def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
         y = all_neighbours(x, self.noise.num_values)  # (b, d, v, d)
@@ -131,7 +131,8 @@ class Knots(nn.Module):
         states of weight 1 said so, where they started."""
         terms, weight = torch.cat([ones(terms), terms], 1).double(), weight.double()
         hats = hat_functions(alpha.double(), len(self.start))[:, :-1]  # (b, k)
-        centre, scale = local_moments(hats, terms)  # (k, n): at a knot all terms are of size 1
+        centre, scale = local_moments(hats, terms)
+        centre[:, 0], scale[:, 0] = 0, 1  # the constant
         units = hats[:, :, None] * (terms[:, None] - centre) / scale
         design = units.flatten(1)  # (b, k·n)
         moved = ((self.values - self.start[:-1]) * scale).flatten()
@@ -183,21 +184,19 @@ def ones(terms: Tensor) -> Tensor:
 
 
 def local_moments(hats: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of the terms around every knot, (b, k) and (b, n) -> (k, n) each;
-    0 and 1 for the first, which is constant."""
+    """Mean and standard deviation of the terms around every knot, (b, k) and (b, n) -> (k, n)
+    each."""
     share = hats / hats.sum(0).clamp_min(TINY)
     centre = share.T @ terms
     scale = (share.T @ terms.square() - centre.square()).clamp_min(TINY).sqrt()
-    centre[:, 0], scale[:, 0] = 0, 1
     return centre, scale
 
 
 def local_variance(alpha: Tensor, values: Tensor, num_knots: int) -> Tensor:
     """The variance of values (b,) among those of about the same α (b,), for each of them."""
     hats = hat_functions(alpha.double(), num_knots)
-    share = hats / hats.sum(0).clamp_min(TINY)
-    mean = share.T @ values.double()
-    return hats @ (share.T @ values.double().square() - mean.square()).clamp_min(TINY)
+    _, scale = local_moments(hats, values.double()[:, None])
+    return hats @ scale.square().squeeze(1)
 
 
 def roughness(scale: Tensor) -> Tensor:
