@@ -312,6 +312,22 @@ def test_a_second_head_that_nothing_trains_is_refused() -> None:
     assemble.make_loss(config, SPINS, model)
 
 
+def test_estimates_by_noise_keep_their_rows() -> None:
+    """Every state has the answer of its own half, in its own place."""
+
+    def marked(mark: float) -> losses.Estimate:
+        return lambda x_t, t, x_0, generator: (x_t[:, 0] + mark, x_0 + 10)
+
+    x = torch.arange(6)[:, None].expand(6, 2)
+    t = torch.tensor([0.1, 0.9, 0.6, 0.2, 0.8, 0.4], dtype=torch.float64)[:, None].expand(6, 2)
+    estimate = losses.by_noise(UniformNoise(2), marked(0.25), marked(0.75))
+    hat, x_0 = estimate(x, t, x, torch.Generator())
+    assert hat.tolist() == [0.25, 1.75, 2.75, 3.25, 4.75, 5.25]
+    assert torch.equal(x_0, x + 10)
+    hat, _ = estimate(x[:1], t[:1], x[:1], torch.Generator())  # all of one kind
+    assert hat.tolist() == [0.25]
+
+
 @pytest.mark.parametrize("name", ["joint_annealed", "joint_guided"])
 def test_walkers_train_both_heads(name: str, awake: Callable) -> None:
     config = presets.tiny(SPINS, "unbiased", "parallel")

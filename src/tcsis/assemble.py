@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from tcsis.checks import derive_seed
 from tcsis.config import Config, Network, Part
 from tcsis.losses import Estimate, Loss
 from tcsis.models import diffusion, marginal, symmetry
+from tcsis.models.bethe import Bethe
 from tcsis.models.crowd import Crowd
 from tcsis.models.labels import ByAppearance, ByName
 from tcsis.models.sequential import Sequential
@@ -24,6 +25,12 @@ from tcsis.proposals import Proposal
 from tcsis.schedules import farthest_point, last_class, remaining
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
+
+Buffer = Callable[[], Tensor]
+
+MOST_MESSAGES = 128
+"""Belief propagation is used up to this many pairs of values that a site has with its neighbours,
+degree·V²: beyond, it would cost more than the network."""
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -84,21 +91,30 @@ def make_marginal(config: Config, target: Target) -> marginal.MarginalModel:
     alike = config.symmetric and target.symmetries.value_permutation and target.num_values <= 3
     forms = (marginal.all_relabellings if alike else marginal.one_form)(target.num_values)
     noise = make_noise(config, target)
-    skips: list[Skip] = [make_skip(config, target)]
-    fields = [make_field(config, target)]
-    if config.crowd_size:
-        crowd = Crowd(noise, target.num_sites, config.crowd_size, forms)
-        skips = [FirstOrder(target, noise), *skips, crowd]
-        fields = [make_first_field(target, noise), *fields, crowd.cavity]
+    crowd = Crowd(noise, target.num_sites, config.crowd_size, forms) if config.crowd_size else None
+    skips, fields = known_terms(config, target, noise, crowd)
     return marginal.MarginalModel(
         noise, optionally_compiled(config, trunk), config.network.width, forms, skips, fields
     )
 
 
-def make_first_field(target: Target, noise: UniformNoise) -> diffusion.Field:
-    if isinstance(target, Pairwise):
-        return diffusion.first_order(target, noise)
-    return diffusion.present_ratios(target)
+def known_terms(
+    config: Config, target: Target, noise: UniformNoise, crowd: Crowd | None
+) -> tuple[list[Skip], list[diffusion.Field]]:
+    """What is known of marginal and denoiser without learning."""
+    if crowd is None:
+        return [make_skip(config, target)], [make_field(config, target)]
+    if is_sparse(target):
+        bethe = Bethe(target, noise)
+        return [bethe, crowd], [bethe.cavity, crowd.cavity]
+    return [FirstOrder(target, noise), crowd], [make_field(config, target), crowd.cavity]
+
+
+def is_sparse(target: Target) -> TypeGuard[Pairwise]:
+    """Whether belief propagation is cheap."""
+    if not isinstance(target, Pairwise):
+        return False
+    return target.degree * target.num_values**2 <= MOST_MESSAGES
 
 
 def make_skip(config: Config, target: Target) -> Skip:
@@ -154,6 +170,8 @@ def adjacency(target: Target) -> Tensor:
 def make_field(config: Config, target: Target) -> diffusion.Field:
     if not config.preconditioned:
         return diffusion.no_field(target)
+    if is_sparse(target):
+        return Bethe(target, make_noise(config, target)).cavity
     if isinstance(target, Pairwise):
         return diffusion.mean_field(target)
     return diffusion.present_ratios(target)
@@ -174,7 +192,10 @@ def optionally_compiled(config: Config, trunk: nn.Module) -> nn.Module:
 # -- losses ---------------------------------------------------------------------------------------
 
 
-def make_loss(config: Config, target: Target, model: nn.Module) -> Loss:
+def make_loss(
+    config: Config, target: Target, model: nn.Module, buffer: Buffer | None = None
+) -> Loss:
+    """``buffer`` gives all training states as they are now; some estimators use them."""
     if config.schedule == "sequential":
         return make_sequential_loss(config, target, model)
     noise = make_noise(config, target)
@@ -182,7 +203,7 @@ def make_loss(config: Config, target: Target, model: nn.Module) -> Loss:
         divergence = pick(config, divergences(model))
         if is_joint(config):
             compare = losses.joints(model, divergence, config.num_calls)
-            estimate = make_joint_estimate(config, target, model)
+            estimate = make_joint_estimate(config, target, model, buffer)
         else:
             check_scores(config)
             compare = losses.marginals(model, divergence)
@@ -267,17 +288,24 @@ def make_marginal_estimate(
     config: Config, target: Target, model: marginal.MarginalModel
 ) -> Estimate:
     """log p̂_t, (b,)."""
-    if is_joint(config):
-        return losses.summed(make_joint_estimate(config, target, model))
     names = ("log_marginal", "log_marginal_coloured", "log_marginal_annealed")
     return make_from_noise(config, target, model.noise, names)
 
 
-def make_joint_estimate(config: Config, target: Target, model: marginal.MarginalModel) -> Estimate:
+def make_joint_estimate(
+    config: Config, target: Target, model: marginal.MarginalModel, buffer: Buffer | None
+) -> Estimate:
     """log p̂(x_t, x_0^i = u), (b, d, v)."""
-    if config.estimator.name == "joint_guided":
-        return call(losses.guided, config.estimator, model, target)
-    return make_from_noise(config, target, model.noise, ("joint_coloured", "joint_annealed"))
+    noise = model.noise
+    if config.estimator.name != "joint_guided":
+        return make_from_noise(config, target, noise, ("joint_coloured", "joint_annealed"))
+    guided = call(losses.guided, config.estimator, model, target)
+    annealed = config.proposal.name == "population_annealing"  # so it is a population of the target
+    if not annealed or buffer is None or model.crowd is None:
+        return guided
+    num_chains = int(config.estimator.settings["num_chains"])
+    from_buffer = losses.from_buffer(target, noise, buffer, model.crowd, num_chains)
+    return losses.by_noise(noise, guided, from_buffer)
 
 
 def make_from_noise(

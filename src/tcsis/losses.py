@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tcsis import identity, objectives
 from tcsis.identity.blocks import log_mean
+from tcsis.models.crowd import Crowd
 from tcsis.models.diffusion import DenoiserModel, ScoreModel
 from tcsis.models.marginal import MarginalModel, learned
 from tcsis.models.sequential import Sequential, log_target, site_conditionals
@@ -35,6 +36,8 @@ MOST_EXACT = 3.0
 """Where log p̄ is exact, large ratios are those of an untrained model, and a lower cut does."""
 GUIDE_NOISE = 0.05
 """Share of noise in the laws that walkers start from."""
+BUFFER_RUNGS = 4
+"""Rungs for walkers that start at states of the target: there is little left to climb."""
 MOST_WEIGHT = 3.0
 """Log-weights of states are cut here, where one estimate would outweigh a whole batch."""
 
@@ -137,9 +140,10 @@ def shared_times(x: Tensor, generator: torch.Generator) -> Tensor:
     return ((place + jitter) / b)[:, None].expand(x.shape)
 
 
-def random_sites(x: Tensor, generator: torch.Generator) -> Tensor:
-    """A site for each state, (b, d) -> (b,)."""
-    return torch.randint(x.shape[1], x.shape[:1], device=x.device, generator=generator)
+def random_sites(x: Tensor, num_sites: int, generator: torch.Generator) -> Tensor:
+    """Some sites for each state, (b, d) -> (b, k)."""
+    shape = (len(x), num_sites)
+    return torch.randint(x.shape[1], shape, device=x.device, generator=generator)
 
 
 def mixed_times(order: Tensor) -> DrawTimes:
@@ -303,16 +307,43 @@ def guided(model: MarginalModel, target: Target, num_chains: int, num_rungs: int
     return estimate
 
 
-def summed(estimate: Estimate) -> Estimate:
-    """log p̂_t (b,) from estimates of log p̂(x_t, x_0^i = u) (b, d, v): the mean over the sites."""
+def from_buffer(
+    target: Target, noise: UniformNoise, buffer: Callable[[], Tensor], crowd: Crowd, num_chains: int
+) -> Estimate:
+    """``joint_from_population`` from the other states of the buffer and their relabellings, with
+    the log Z of the crowd."""
 
-    def marginal(
+    def estimate(
         x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        joint, x_0 = estimate(x_t, t, x_0, generator)
-        return log_mean(joint.logsumexp(-1), 1), x_0
+        joint = identity.joint_from_population(
+            target, noise, x_t, t, crowd.in_all_forms(buffer()), float(crowd.log_z), x_0,
+            num_chains=num_chains, num_rungs=BUFFER_RUNGS, generator=generator,
+        )  # fmt: skip
+        return joint, x_0
 
-    return marginal
+    return estimate
+
+
+def by_noise(noise: UniformNoise, clear: Estimate, noisy: Estimate) -> Estimate:
+    """One estimate where ᾱ > 1/2, another elsewhere."""
+
+    def estimate(
+        x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        is_clear = noise.alpha(x_t, t).expand(x_t.shape).mean(1) > 0.5
+        rows = [part.nonzero().squeeze(1) for part in (is_clear, ~is_clear)]
+        answers = [
+            own(x_t[part], t[part], x_0[part], generator)
+            for own, part in zip((clear, noisy), rows, strict=True)
+            if len(part)
+        ]
+        back = torch.cat(rows).argsort()
+        return torch.cat([hat for hat, _ in answers])[back], torch.cat([x for _, x in answers])[
+            back
+        ]
+
+    return estimate
 
 
 def as_score(noise: UniformNoise, estimate: Estimate) -> Estimate:

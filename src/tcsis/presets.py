@@ -76,16 +76,16 @@ def unbiased_parallel(target: Target) -> Config:
     estimator = (
         Part(name="joint_coloured", settings={"num_samples": 64})
         if coloured
-        else Part(name="joint_guided", settings={"num_chains": 8, "num_rungs": 24})
+        else Part(name="joint_guided", settings={"num_chains": 8, "num_rungs": 12})
     )
     return parallel(target).model_copy(
         update={
             "method": "unbiased",
             "objective": "itakura-saito",
             "estimator": estimator,
-            "crowd_size": 256,
+            "crowd_size": 512,
             "noise_eps": 1e-3,
-            "num_steps": 600 if small else 400,
+            "num_steps": 400 if small else 500,
         }
     )
 

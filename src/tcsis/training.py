@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from tcsis import exact
 from tcsis.assemble import (
+    is_joint,
+    make_joint_estimate,
     make_loss,
     make_marginal_estimate,
     make_model,
@@ -28,18 +30,21 @@ from tcsis.config import Config
 from tcsis.descent import move_average, rate_share
 from tcsis.draws import Draws
 from tcsis.evaluation import evaluate
+from tcsis.identity.blocks import log_mean
 from tcsis.learned import Learned, from_checkpoint, load_weights
 from tcsis.losses import random_sites, shared_times
+from tcsis.mcmc import population_annealing
 from tcsis.models.crowd import Crowd
 from tcsis.models.marginal import MarginalModel
 from tcsis.models.sequential import Sequential, log_target
+from tcsis.proposals import new_seed
 from tcsis.targets.base import Target
 from tcsis.targets.spec import describe
 
 MOST_RESTARTS = 3
 SNAPSHOT_EVERY = 100
 NUM_CALIBRATED = 1_024
-NUM_FITTED, NUM_FITS = 8_192, 2
+NUM_FITTED, NUM_FITS, NUM_SITES = 8_192, 2, 4
 
 
 class DivergedError(RuntimeError):
@@ -54,7 +59,7 @@ class Run:
         self.time_budget = time_budget or math.inf
         self.model = make_model(config, target, seed)
         self.average = deepcopy(self.model, {id(target): target}).eval().requires_grad_(False)
-        self.loss = make_loss(config, target, self.model)
+        self.loss = make_loss(config, target, self.model, self.states)
         self.proposal = make_proposal(config, target)
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), weight_decay=config.optimisation.weight_decay
@@ -115,6 +120,11 @@ class Run:
         move_average(self.average, self.model, self.step, settings.ema)
         return torch.where(norm.isfinite(), loss.detach(), torch.nan)
 
+    def states(self) -> Tensor:
+        """The buffer as it is now."""
+        assert self.buffer is not None
+        return self.buffer
+
     @property
     def progress(self) -> float:
         """From 0 to 1, by steps or by the clock."""
@@ -131,17 +141,37 @@ class Run:
         assert self.buffer is not None
         noise = make_noise(self.config, self.target)
         x_0 = self.buffer[torch.arange(NUM_FITTED, device=self.buffer.device) % len(self.buffer)]
-        for skip in model.skips:
-            if isinstance(skip, Crowd):
-                skip.gather(self.buffer.flip(0))
+        if model.crowd is not None:
+            self.fill(model.crowd)
         t = shared_times(x_0, self.generator)
         x_t = noise.draw(x_0, t, generator=self.generator)
-        estimate = make_marginal_estimate(self.config, self.target, model)
         for _ in range(NUM_FITS):  # what the first fit says may guide the estimates of the next
-            log_p_hat, _ = estimate(x_t, t, x_0, self.generator)
-            model.fit_skips(x_t, t, log_p_hat)
-            model.fit_fields(x_t, t, random_sites(x_t, self.generator))
+            self.fit(model, x_t, t, x_0)
         self.average.load_state_dict(model.state_dict())
+
+    def fit(self, model: MarginalModel, x_t: Tensor, t: Tensor, x_0: Tensor) -> None:
+        """The fields to joint estimates, where there are such, and the marginal."""
+        if is_joint(self.config):
+            estimate = make_joint_estimate(self.config, self.target, model, self.states)
+            joint, _ = estimate(x_t, t, x_0, self.generator)
+            sites = random_sites(x_t, NUM_SITES, self.generator)
+            chosen = joint.gather(1, sites[..., None].expand(-1, -1, joint.shape[-1]))
+            log_p_hat = log_mean(joint.logsumexp(-1), 1)
+            model.fit_skips(x_t, t, log_p_hat)
+            if len(model.fields) == 2:
+                model.fit_fields(x_t, t, sites, chosen)
+                model.fit_skips(x_t, t, log_p_hat)
+        else:
+            estimate = make_marginal_estimate(self.config, self.target, model)
+            model.fit_skips(x_t, t, estimate(x_t, t, x_0, self.generator)[0])
+
+    def fill(self, crowd: Crowd) -> None:
+        """From an annealed population of its own, as what the crowd is asked about are states of
+        the buffer, noised."""
+        population = population_annealing(
+            self.target, num_replicas=len(crowd.states), seed=new_seed(self.generator)
+        )
+        crowd.gather(population.draws.x[:, 0].to(crowd.states), population.log_z)
 
     @torch.no_grad()
     def calibrate_total(self, model: Sequential) -> None:

@@ -28,7 +28,8 @@ from torch import Tensor
 from tcsis import identity, mcmc, reverse, schedules
 from tcsis.checks import check_counts, make_generator
 from tcsis.draws import Draws, concatenate
-from tcsis.identity.walkers import FromKernel, Walkers, climb, mean_conditionals, resample
+from tcsis.identity.paths import FromKernel
+from tcsis.identity.walkers import Walkers, climb, mean_conditionals, resample
 from tcsis.mcmc.posterior import sweep_walkers
 from tcsis.noise import UniformNoise
 from tcsis.schedules import Schedule

@@ -8,9 +8,17 @@ import torch
 from torch import Tensor
 
 from tcsis import assemble, exact, presets
-from tcsis.models.diffusion import first_order
+from tcsis.models.bethe import Bethe
 from tcsis.models.marginal import NUM_KNOTS, MarginalModel
-from tcsis.models.skips import Density, FirstOrder, Knots, RunningMean, fading, hat_functions
+from tcsis.models.skips import (
+    Density,
+    FirstOrder,
+    Knots,
+    RunningMean,
+    fading,
+    falling,
+    hat_functions,
+)
 from tcsis.noise import UniformNoise
 from tcsis.targets import Ising, Pairwise, Potts, SherringtonKirkpatrick
 
@@ -72,51 +80,12 @@ def test_first_order_is_first_order(target: Pairwise) -> None:
 def test_ratios_are_differences(target: Pairwise) -> None:
     noise, x = UniformNoise(target.num_values), some_states(target)
     alpha = torch.rand(x.shape, generator=torch.Generator().manual_seed(2), **DOUBLE)
-    for skip in (Density(target), FirstOrder(target, noise)):
+    for skip in (Density(target), FirstOrder(target, noise), Bethe(target, noise)):
         ratios = skip.ratios(x, alpha)
         for site, value in itertools.product(range(target.num_sites), range(target.num_values)):
             y = x.clone()
             y[:, site] = value
             torch.testing.assert_close(ratios[:, site, value], skip(y, alpha) - skip(x, alpha))
-
-
-def test_first_order_field_by_hand(target: Pairwise) -> None:
-    """Every other site summed out by itself, from densities alone; a constant a site is free."""
-    noise, x, d = UniformNoise(target.num_values), some_states(target, 5), target.num_sites
-    alpha = torch.rand(x.shape, generator=torch.Generator().manual_seed(2), **DOUBLE)
-    stay, move = noise.log_stay_move(alpha)
-    field = first_order(target, noise)(x, alpha)
-    for i, u in itertools.product(range(d), range(target.num_values)):
-        y = x.clone()
-        y[:, i] = u
-        total = target.log_density(y)
-        for j in set(range(d)) - {i}:
-            parts = []
-            for w in range(target.num_values):
-                z = y.clone()
-                z[:, j] = w
-                kernel = torch.where(x[:, j] == w, stay[:, j], move[:, j])
-                parts.append(kernel + target.log_density(z) - target.log_density(y))
-            total = total + torch.stack(parts).logsumexp(0)
-        if u == 0:
-            offset = total - field[:, i, 0]
-        torch.testing.assert_close(field[:, i, u] + offset, total)
-
-
-def test_first_order_field_is_first_order(target: Pairwise) -> None:
-    """What the other sites say on x_0^i, from the exact denoiser, to an error of order t²."""
-    noise, x, truth = (
-        UniformNoise(target.num_values),
-        some_states(target),
-        exact.Enumeration(target),
-    )
-    errors = []
-    for time in (5e-4, 1e-3):
-        t = torch.full(x.shape, time, **DOUBLE)
-        cavity = truth.denoiser(noise, x, t) - noise.log_kernel(x, t)
-        gap = cavity - first_order(target, noise)(x, noise.alpha(x, t))
-        errors.append(float((gap - gap.mean(-1, keepdim=True)).abs().max()))
-    assert order(errors) == pytest.approx(2, abs=0.1)
 
 
 # -- coefficients ---------------------------------------------------------------------------------
@@ -150,6 +119,55 @@ def test_a_fit_finds_coefficients_that_bend_little() -> None:
         assert float((knots(alpha, terms) - wanted).std()) < 0.02
         # the term that is right as t → 0 is left alone there
         torch.testing.assert_close(knots(torch.ones(n, **DOUBLE), terms), terms[:, 0])
+
+
+def test_falling_choices_have_the_least_sum() -> None:
+    """Against all sequences that never rise."""
+    for seed in range(20):
+        losses = torch.randn(5, 4, generator=torch.Generator().manual_seed(seed))
+        sequences = [s for s in itertools.product(range(4), repeat=5) if list(s) == sorted(s)[::-1]]
+        sums = [
+            float(sum(losses[knot, choice] for knot, choice in enumerate(s))) for s in sequences
+        ]
+        chosen = falling(losses).tolist()
+        assert chosen == sorted(chosen)[::-1]
+        best = float(sum(losses[knot, choice] for knot, choice in enumerate(chosen)))
+        assert best == pytest.approx(min(sums), abs=1e-6)
+
+
+def test_a_crowd_takes_over_where_it_is_better() -> None:
+    """With exact joint densities at β = 0.6: belief propagation alone at first, the crowd alone in
+    the noise, and a denoiser that is nowhere much worse than the better of the two."""
+    target = Ising(3, 0.6, 0.05, **DOUBLE)
+    config = presets.tiny(target, "unbiased", "parallel")
+    model = assemble.make_model(config, target, seed=0).double().requires_grad_(False)
+    assert isinstance(model, MarginalModel) and model.crowd is not None
+    truth, generator = exact.Enumeration(target), torch.Generator().manual_seed(4)
+    model.crowd.gather(truth.draw(len(model.crowd.states), generator).long(), truth.log_z)
+    x_0 = truth.draw(3_000, generator).long()
+    t = torch.rand(len(x_0), 1, generator=generator, **DOUBLE).expand(x_0.shape)
+    x = model.noise.draw(x_0, t, generator=generator)
+    log_p = truth.log_marginal(model.noise, x, t) + truth.log_z
+    log_d = truth.denoiser(model.noise, x, t)
+    sites = torch.randint(9, (len(x), 4), generator=generator)
+    model.fit_skips(x, t, log_p)
+    chosen = log_d.gather(1, sites[..., None].expand(-1, -1, 2))
+    model.fit_fields(x, t, sites, log_p[:, None, None] + chosen)
+    shares = model.field_coefficients.values[:, 2]
+    assert shares[0] == 1 and shares[-1] == 0
+    assert torch.equal(shares, shares.sort(descending=True).values)
+    torch.testing.assert_close(
+        model.coefficients.values[:, 1:], model.field_coefficients.values[:, 1:]
+    )
+    terms = model.field_terms(x, model.alpha(x, t)).unbind(-1)
+    own, bins = model.noise.log_kernel(x, t), (8 * t[:, 0]).long()
+
+    def error(logits: Tensor) -> Tensor:
+        gap = ((own + logits).softmax(-1) - log_d.exp()).square().mean((1, 2))
+        return torch.stack([gap[bins == k].mean().sqrt() for k in range(8)])
+
+    better = torch.minimum(*(error(term) for term in terms))
+    assert bool((error(model.site_logits(x, t)) < 1.2 * better + 0.002).all())
 
 
 def test_noise_in_estimates_averages_out() -> None:

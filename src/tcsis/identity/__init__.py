@@ -16,11 +16,13 @@ shared by the sites, t (b,), as for one time a site, t (b, d).  The estimators o
 | `warm`             | sweeps from a posterior draw       | sweeps            | needs a buffer     |
 
 `log_marginal`, `log_marginal_coloured` and `log_marginal_annealed` estimate log p̄_t(x_t), and
-`log_marginal_from` goes on from an earlier time.  `joint_coloured` and `joint_annealed` estimate
-log p̄(x_t, x_0^i = u), (b, d, v): denoiser and marginal in one, and like the latter without bias.
+`log_marginal_from` goes on from an earlier time.  `joint_coloured` and `joint_annealed`, and with a
+start that is given `joint_guided` and `joint_from_population`, estimate log p̄(x_t, x_0^i = u),
+(b, d, v): denoiser and marginal in one, and like the latter without bias.
 """
 
 from tcsis.identity.colour import coloured, joint_coloured, log_marginal_coloured
+from tcsis.identity.guided import joint_from_population, joint_guided
 from tcsis.identity.marginal import log_marginal, log_marginal_from
 from tcsis.identity.one_shot import (
     marginalised,
@@ -30,19 +32,14 @@ from tcsis.identity.one_shot import (
     taylor,
     top_marginalised,
 )
-from tcsis.identity.walkers import (
-    annealed,
-    joint_annealed,
-    joint_guided,
-    log_marginal_annealed,
-    warm,
-)
+from tcsis.identity.walkers import annealed, joint_annealed, log_marginal_annealed, warm
 
 __all__ = [
     "annealed",
     "coloured",
     "joint_annealed",
     "joint_coloured",
+    "joint_from_population",
     "joint_guided",
     "log_marginal",
     "log_marginal_annealed",

@@ -9,9 +9,7 @@ are those of annealed importance sampling.  Where the effective share of a state
 below 1/2 they are resampled to equal weights; the mean weight lost by that is kept, and so the
 estimate of p̄_t(x_t) has exactly the right mean.
 
-``joint_guided`` starts from any product law q instead of the kernel, such as what a model takes for
-the denoiser, and follows q^{1-λ}·(p̄(x_0)·k_t(x_t | x_0))^λ: the better q, the less do the weights
-spread, and the mean is exact for every q.
+Other ways to the posterior are in ``tcsis.identity.paths``.
 """
 
 from __future__ import annotations
@@ -32,8 +30,9 @@ from tcsis.identity.blocks import (
     log_density,
     log_mean,
 )
+from tcsis.identity.paths import FromKernel, Path
 from tcsis.mcmc.posterior import sweep_walkers
-from tcsis.noise import Time, UniformNoise, draw_categorical, log_normalise
+from tcsis.noise import Time, UniformNoise, log_normalise
 from tcsis.targets.base import Target
 from tcsis.targets.transformed import Tilted
 
@@ -54,38 +53,6 @@ class Walkers:
     def log_marginal(self) -> Tensor:
         """log p̂_t, (n,)."""
         return self.log_taken + log_mean(self.log_weight, 1)
-
-
-@dataclass(frozen=True)
-class FromKernel:
-    """From k_t(x_t | x_0) on: ``fields`` are log k_t(x_t^i | u), (n, 1, d, v), all the way."""
-
-    fields: Tensor
-
-    def fields_at(self, scale: float) -> Tensor:
-        return self.fields
-
-    def pull(self, x_0: Tensor) -> float:
-        """log of what besides p̄ the walkers gain on the whole way, (n, k, d) -> (n, k)."""
-        return 0.0
-
-
-@dataclass(frozen=True)
-class FromLaw:
-    """From the product of the laws ``log_start`` (n, 1, d, v) to ``fields``."""
-
-    fields: Tensor
-    log_start: Tensor
-
-    def fields_at(self, scale: float) -> Tensor:
-        return torch.lerp(self.log_start, self.fields, scale)
-
-    def pull(self, x_0: Tensor) -> Tensor:
-        change = (self.fields - self.log_start).expand(*x_0.shape, -1)
-        return change.gather(-1, x_0[..., None]).squeeze(-1).double().sum(-1)
-
-
-Path = FromKernel | FromLaw
 
 
 def annealed(
@@ -128,33 +95,6 @@ def joint_annealed(
     x_t, t = check_states(target, noise, x_t, t)
     starts = kernel_starts(target, noise, x_t, t, num_chains, generator)
     parts = [joint_along(target, *start, num_rungs, sweeps_per_rung, own) for start, own in starts]
-    return torch.cat(parts)
-
-
-@torch.no_grad()
-def joint_guided(
-    target: Target,
-    noise: UniformNoise,
-    x_t: Tensor,
-    t: Time,
-    log_start: Tensor,
-    *,
-    num_chains: int,
-    num_rungs: int,
-    sweeps_per_rung: int = 1,
-    generator: torch.Generator,
-) -> Tensor:
-    """The same by walkers that start at the product of the laws ``log_start`` (b, d, v), which are
-    positive and normalised."""
-    check_counts(num_chains=num_chains, num_rungs=num_rungs, sweeps_per_rung=sweeps_per_rung)
-    x_t, t = check_states(target, noise, x_t, t)
-    parts = []
-    for rows, own in blocks(x_t, num_chains * target.num_sites * target.num_values, generator):
-        fields = noise.log_kernel(x_t[rows], t[rows]).to(target.dtype)[:, None]
-        start = log_start[rows, None].to(fields)
-        x_0 = draw_categorical(start.expand(-1, num_chains, -1, -1), generator=own)
-        path = FromLaw(fields, start)
-        parts.append(joint_along(target, x_t[rows], path, x_0, num_rungs, sweeps_per_rung, own))
     return torch.cat(parts)
 
 
@@ -259,12 +199,11 @@ def climb(
     for rung in range(num_rungs):
         if rung:
             walkers = resample(walkers, generator)
-            scale = rung / num_rungs
             x_0 = sweep_walkers(
-                target, path.fields_at(scale), walkers.x_0, sweeps_per_rung, generator, scale
-            )
-        gain = log_density(target, x_0) + path.pull(x_0)
-        log_weight = walkers.log_weight + gain / num_rungs
+                target, path.fields_at(rung / num_rungs), walkers.x_0, sweeps_per_rung, generator,
+                path.power_at(rung / num_rungs),
+            )  # fmt: skip
+        log_weight = walkers.log_weight + path.gain(target, x_0) / num_rungs
         check_allowed(x_t, log_weight)
         walkers = Walkers(x_0, log_weight, walkers.log_taken)
     return walkers

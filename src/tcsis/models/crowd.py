@@ -1,9 +1,9 @@
 """What p_t looks like in the noise: a mixture over a crowd of states x_m of the target.
 
-    log m_t(x) = log (1/M) Σ_m k_t(x | x_m)
+    log m_t(x) = log Z + log (1/M) Σ_m k_t(x | x_m)
 
-With states of the target it is right up to a constant as t → 1, where all that is left of a state
-is which of the great valleys it came from, and useless as t → 0, where log p̄ is right.
+With states of the target it is right as t → 1, where all that is left of a state is which of the
+great valleys it came from, and useless as t → 0, where log p̄ is right.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ FEWEST = 1e-12
 
 
 class Crowd(Skip):
-    """``states`` (m, d), which training sets, and their relabellings ``forms``."""
+    """``states`` (m, d) and ``log_z``, which training sets, and their relabellings ``forms``."""
 
     states: Tensor
+    log_z: Tensor
 
     def __init__(
         self, noise: UniformNoise, num_sites: int, size: int, forms: Sequence[Sequence[int]]
@@ -36,15 +37,17 @@ class Crowd(Skip):
         super().__init__()
         self.noise, self.forms = noise, forms
         self.register_buffer("states", torch.zeros(size, num_sites, dtype=torch.long))
+        self.register_buffer("log_z", torch.zeros(()))
 
-    def gather(self, x: Tensor) -> None:
-        """Take the states from x (n, d), again from the first where there are too few."""
-        self.states.copy_(x[torch.arange(len(self.states), device=x.device) % len(x)])
+    def gather(self, x: Tensor, log_z: float) -> None:
+        """Take the states from x (m, d), and what log Z they were drawn with."""
+        self.states.copy_(x)
+        self.log_z.fill_(log_z)
 
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
         """log m_t(x), (b, d) and (b, d) -> (b,)."""
         log_k = self.log_kernels(x, alpha, self.one_hot(alpha.dtype))
-        return log_k.logsumexp(1) - math.log(log_k.shape[1])
+        return self.log_z + log_k.logsumexp(1) - math.log(log_k.shape[1])
 
     def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
         """log m_t(y) - log m_t(x) for every neighbour, (b, d, v)."""
@@ -67,6 +70,9 @@ class Crowd(Skip):
 
     def one_hot(self, dtype: torch.dtype) -> Tensor:
         """The crowd in all its forms, (f·m, d·v)."""
-        orders = torch.tensor(self.forms, device=self.states.device)
-        states = orders[:, self.states].flatten(0, 1)
-        return one_hot(states, self.noise.num_values).flatten(1).to(dtype)
+        return one_hot(self.in_all_forms(self.states), self.noise.num_values).flatten(1).to(dtype)
+
+    def in_all_forms(self, states: Tensor) -> Tensor:
+        """(m, d) -> (f·m, d)."""
+        orders = torch.tensor(self.forms, device=states.device)
+        return orders[:, states].flatten(0, 1)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tcsis.models.symmetry import Symmetrise
 from tcsis.nn.features import time_features
 from tcsis.nn.heads import SiteHead
-from tcsis.noise import UniformNoise, log_normalise, log_sum
+from tcsis.noise import UniformNoise, log_normalise
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
 
@@ -74,26 +74,6 @@ def mean_field(target: Pairwise) -> Field:
     def field(x: Tensor, alpha: Tensor) -> Tensor:
         z = known(x, alpha, target.num_values) + 1 / target.num_values
         return target.mean_field(z.to(target.dtype))
-
-    return field
-
-
-def first_order(target: Pairwise, noise: UniformNoise) -> Field:
-    """Every neighbour summed out by itself, with all other sites as they are in x_t:
-
-        r_i[u] + Σ_j log Σ_w k_t(x_t^j | w)·exp(r_j[w] at x_t with x^i = u),    r = ``log_ratios``,
-
-    exact to first order in 1 - α.  Costs one ``log_ratios`` a state."""
-    neighbours, tables = target.neighbour_tables
-    neighbours, tables = neighbours.to(target.device), tables.to(target.device, target.dtype)
-
-    def field(x: Tensor, alpha: Tensor) -> Tensor:
-        ratios, theirs = target.log_ratios(x), x[:, neighbours]  # (b, d, degree)
-        weighted = (ratios + noise.log_kernel_at(x, alpha).to(ratios))[:, neighbours]
-        # what x^i = u changes in r_j[w]: tables are (d, degree, own value, neighbour's value)
-        change = tables - torch.take_along_dim(tables[None], theirs[..., None, None], -1)
-        change = change - torch.take_along_dim(change, x[:, :, None, None, None], -2)
-        return ratios + log_sum(weighted[..., None, :] + change).sum(2)
 
     return field
 

@@ -2,9 +2,9 @@
 
     log p_θ(x, t) = NN(x, t) + c_0(ᾱ) + Σ_n c_n(ᾱ)·skip_n(x, t)
 
-The skip terms (``tcsis.models.skips``) are the paper's log p̄(x) alone or with two others that know
-what p̄_t looks like near t = 0 and near t = 1; training starts with the coefficients that fit best,
-and as t → 0 they leave log p̄.
+There is one skip term, the paper's log p̄(x), or there are two: one that is right near t = 0 and a
+crowd that is right near t = 1 (``tcsis.models.skips``).  Training starts with the coefficients that
+fit best, and as t → 0 the first is left alone.
 
 A score takes the density of every neighbour: ``assembled`` evaluates all d·(V-1) of them,
 ``taylor`` takes them from one gradient of the network and from the ratios of the skip terms, and
@@ -19,10 +19,21 @@ from itertools import permutations
 import torch
 from torch import Tensor, nn
 
+from tcsis.models.crowd import Crowd
 from tcsis.models.diffusion import Field, known
-from tcsis.models.skips import CHUNK, Knots, RunningMean, Skip, fading, local_variance
+from tcsis.models.skips import (
+    CHUNK,
+    Knots,
+    RunningMean,
+    Skip,
+    fading,
+    falling,
+    hat_functions,
+    local_variance,
+)
 from tcsis.nn.heads import PooledHead, SiteMLP
-from tcsis.noise import UniformNoise, log_normalise
+from tcsis.noise import UniformNoise, log_normalise, log_sum
+from tcsis.objectives import site_cross_entropies
 
 NUM_KNOTS = 17
 """Times between which the coefficients of the skip terms are interpolated."""
@@ -31,9 +42,11 @@ NUM_NEWTON, MOST_GAP, LEAST_NOISE = 10, 3.0, 0.01
 """Newton steps of the fit of the skip terms, the largest log p̂_t - log p_θ that they heed, and the
 least variance of it that they reckon with."""
 
-RESTRAINT, FIELD_RESTRAINT = 30.0, 1.0
-"""How many states it takes to move the coefficients of skip terms from where they start, and those
-of fields, whose fit has no noise."""
+RESTRAINT = 300.0
+"""How many states it takes to move the coefficients of skip terms from where they start."""
+
+SHARES = [k / 20 for k in range(21)]
+"""Shares that the last field may have."""
 
 MOST_ODDS = 5.0
 """Log-odds of fields and rough denoisers are cut here: what is nearly certain counts alike."""
@@ -63,20 +76,26 @@ class MarginalModel(nn.Module):
         skips: Sequence[Skip],
         fields: Sequence[Field],
     ):
-        """Of the ``skips`` of the marginal, and of the ``fields`` of the second head, the first is
-        right as t → 0 and the last, if there are others, as t → 1."""
+        """Of the ``skips`` of the marginal, and of the ``fields`` of the second head, which are as
+        many, the first is right as t → 0 and the last, if there are two, as t → 1."""
         super().__init__()
         self.noise, self.trunk, self.forms = noise, trunk, forms
         self.skips, self.fields = skips, fields
         self.parts = nn.ModuleList(skips)  # whose tensors move and are saved with the model
         self.coefficients = Knots(fading(NUM_KNOTS, len(skips)))
-        self.field_coefficients = Knots(fading(NUM_KNOTS, len(fields))).requires_grad_(False)
+        self.field_coefficients = Knots(fading(NUM_KNOTS, len(fields)))
         self.norm, self.centre = nn.LayerNorm(width), RunningMean(NUM_KNOTS, width)
         self.head = PooledHead(width, 2 * width)
         self.site_head = SiteMLP(
             width + len(fields) * noise.num_values, 2 * width, noise.num_values
         )
         self.register_buffer("log_scale", torch.full((NUM_KNOTS,), -torch.inf))
+
+    @property
+    def crowd(self) -> Crowd | None:
+        """The skip term that is right as t → 1, if there is one."""
+        last = self.skips[-1]
+        return last if isinstance(last, Crowd) else None
 
     def log_marginal(self, x: Tensor, t: Tensor) -> Tensor:
         """(b, d) and (b, d) -> (b,)."""
@@ -122,6 +141,25 @@ class MarginalModel(nn.Module):
         return torch.stack([skip(x, alpha) for skip in self.skips], -1)
 
     @torch.no_grad()
+    def fit_fields(self, x: Tensor, t: Tensor, sites: Tensor, log_joint: Tensor) -> None:
+        """Let the last of two fields take over from the first where the denoiser comes closest to
+        joint estimates (b, k, v) at some sites (b, k) of every state, by cross-entropy weighted as
+        in training; and the skip terms, which have these scores, likewise."""
+        rows, alpha = torch.arange(len(x), device=x.device)[:, None], self.alpha(x, t)
+        first, last = self.field_terms(x, alpha)[rows, sites].double().unbind(-1)
+        own = self.noise.log_kernel_at(x, alpha)[rows, sites].double()
+        log_hat = log_sum(log_joint)
+        weight = (log_hat - self.log_marginal(x, t)[:, None]).clamp_max(MOST_GAP).exp()
+        hats, losses = hat_functions(alpha.mean(1).double(), NUM_KNOTS), []
+        for share in SHARES:
+            log_d = log_normalise(own + torch.lerp(first, last, share))
+            loss = weight * site_cross_entropies(log_d, log_joint - log_hat[..., None])
+            losses.append(hats.T @ loss.sum(1))
+        shares = torch.tensor(SHARES)[falling(torch.stack(losses, 1))].to(alpha)
+        for knots in (self.field_coefficients, self.coefficients):
+            knots.begin_at(torch.stack([1 - shares, shares], 1))
+
+    @torch.no_grad()
     def fit_skips(self, x: Tensor, t: Tensor, log_p_hat: Tensor) -> None:
         """Put the coefficients where the skip terms come closest to estimates of log p̄_t (b,): by
         least squares first, and then, as logarithms of estimates are too low on average, in a few
@@ -136,21 +174,6 @@ class MarginalModel(nn.Module):
             precision = 1 / (LEAST_NOISE + local_variance(mean, gap, NUM_KNOTS))
             self.coefficients.fit(mean, terms, 1 - 1 / ratio, ratio * precision, RESTRAINT)
 
-    @torch.no_grad()
-    def fit_fields(self, x: Tensor, t: Tensor, site: Tensor) -> None:
-        """Put the coefficients of the fields where they come closest to the denoiser of the
-        marginal, at one site (b,) of every state."""
-        rows, alpha = torch.arange(len(x), device=x.device), self.alpha(x, t)
-        log_d, own, time = denoiser_at(self, x, t, site, self.log_marginal(x, t))
-        cavity = (log_d - self.noise.log_kernel(own, time)).squeeze(1).clamp_min(-MOST_ODDS)
-        gap = centred((cavity - self.site_logits(x, t)[rows, site])[..., None])
-        terms = centred(self.field_terms(x, alpha)[rows, site])
-        mean, weight = alpha.mean(1, keepdim=True), alpha[rows, site, None]
-        mean, weight = (time.expand(gap.shape[:2]).flatten() for time in (mean, weight))
-        self.field_coefficients.fit(
-            mean, terms.flatten(0, 1), gap.flatten(), weight, FIELD_RESTRAINT
-        )
-
     def site_logits_of(self, h: Tensor, x: Tensor, alpha: Tensor) -> Tensor:
         """The second head on the trunk and the fields, and the fields as skip terms, (b, d, v)."""
         terms = self.field_terms(x, alpha)
@@ -160,9 +183,7 @@ class MarginalModel(nn.Module):
         # form k has value order[u] in place u
         back = [torch.tensor(order).argsort() for order in self.forms]
         said = sum(part[..., order] for part, order in zip(parts, back, strict=True)) / len(back)
-        # in noise the fields know best, and estimates are at their worst
-        ahead = alpha.mean(1)[:, None, None]
-        return self.field_coefficients(alpha.mean(1), terms) + ahead * (2 - ahead) * said
+        return self.field_coefficients(alpha.mean(1), terms) + said
 
     def field_terms(self, x: Tensor, alpha: Tensor) -> Tensor:
         """(b, d, v, n)."""
@@ -210,17 +231,6 @@ def score_at(model: MarginalModel, x: Tensor, t: Tensor, site: Tensor, here: Ten
         there = torch.cat([model.log_marginal(y, time).to(here) for y, time in parts])
         score = score.scatter(1, value, (there - here)[:, None])
     return score
-
-
-def denoiser_at(
-    model: MarginalModel, x: Tensor, t: Tensor, site: Tensor, here: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The denoiser of the marginal at one site a state, (b, 1, v), and token and time there,
-    (b, 1)."""
-    rows = torch.arange(len(x), device=x.device)
-    own, time = x[rows, site, None], t[rows, site, None].double()
-    score = score_at(model, x, t, site, here).double()[:, None]
-    return model.noise.denoiser_from_log_score(score, own, time), own, time
 
 
 def taylor_score(model: MarginalModel, x: Tensor, t: Tensor) -> Tensor:

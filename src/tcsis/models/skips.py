@@ -2,7 +2,8 @@
 
     Density      log p̄(x)                                                   right as t → 0
     FirstOrder   log p̄(x) + Σ_i log Σ_u k_t(x^i | u)·p̄(x with x^i = u)/p̄(x)  and to first order in t
-    Crowd        log (1/M) Σ_m k_t(x | x_m), in ``tcsis.models.crowd``          right as t → 1
+    Bethe        belief propagation, in ``tcsis.models.bethe``                  up to loops
+    Crowd        a mixture over states, in ``tcsis.models.crowd``               right as t → 1
 
 A model takes their sum with coefficients that depend on time, ``Knots``.
 """
@@ -28,9 +29,18 @@ empty knot solvable."""
 class Skip(nn.Module, ABC):
     """A function of state and times, (b, d) and (b, d) -> (b,)."""
 
+    noise: UniformNoise
+
     @abstractmethod
+    def forward(self, x: Tensor, alpha: Tensor) -> Tensor: ...
+
     def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """Its value at every neighbour less that at x, (b, d, v)."""
+        """Its value at every neighbour less that at x, (b, d, v): here one by one, in chunks."""
+        y = all_neighbours(x, self.noise.num_values)  # (b, d, v, d)
+        times = alpha[:, None, None].expand(y.shape)
+        parts = zip(y.flatten(0, 2).split(CHUNK), times.flatten(0, 2).split(CHUNK), strict=True)
+        there = torch.cat([self(states, own) for states, own in parts])
+        return there.reshape(y.shape[:3]) - self(x, alpha)[:, None, None]
 
 
 class Nothing(Skip):
@@ -73,13 +83,6 @@ class FirstOrder(Skip):
         noise = log_sum(ratios + self.noise.log_kernel_at(x, alpha)).sum(-1)
         return self.target.log_density(x).to(alpha.dtype) + noise
 
-    def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
-        y = all_neighbours(x, self.noise.num_values)  # (b, d, v, d)
-        times = alpha[:, None, None].expand(y.shape)
-        parts = zip(y.flatten(0, 2).split(CHUNK), times.flatten(0, 2).split(CHUNK), strict=True)
-        there = torch.cat([self(states, own) for states, own in parts])
-        return there.reshape(y.shape[:3]) - self(x, alpha)[:, None, None]
-
 
 def all_neighbours(x: Tensor, num_values: int) -> Tensor:
     """x with every site set to every value, (b, d) -> (b, d, v, d)."""
@@ -93,11 +96,14 @@ def all_neighbours(x: Tensor, num_values: int) -> Tensor:
 
 
 def fading(num_knots: int, num_terms: int) -> Tensor:
-    """Coefficients to start with, (k, 1 + n), the constant first: (1 - α²)² for the last term, if
-    there are others, and the rest of 1 for the first."""
+    """Coefficients to start with, (k, 1 + n), the constant first: one term fades out in the noise
+    as 1 - (1 - α²)², and of two the second takes over as (1 - α²)⁶."""
     start, alpha = torch.zeros(num_knots, 1 + num_terms), torch.linspace(0, 1, num_knots)
-    start[:, -1] = (1 - alpha.square()).square()
-    start[:, 1] = 1 - (1 - alpha.square()).square()
+    if num_terms == 1:
+        start[:, 1] = 1 - (1 - alpha.square()).pow(2)
+    else:
+        start[:, 2] = (1 - alpha.square()).pow(6)
+        start[:, 1] = 1 - start[:, 2]
     return start
 
 
@@ -121,6 +127,12 @@ class Knots(nn.Module):
         c = hat_functions(alpha, len(values)) @ values
         c = c.reshape(len(c), *[1] * (terms.ndim - 2), -1)
         return c[..., 0] + (c[..., 1:] * terms).sum(-1)
+
+    @torch.no_grad()
+    def begin_at(self, coefficients: Tensor) -> None:
+        """Start again with these coefficients of the terms, (k, n), but for the last knot."""
+        self.start[:-1, 1:] = coefficients[:-1]
+        self.values.copy_(self.start[:-1])
 
     @torch.no_grad()
     def fit(
@@ -177,6 +189,20 @@ class RunningMean(nn.Module):
         now = hats.T @ features / there.clamp_min(TINY)[:, None]
         rate = (there / self.seen.clamp_min(TINY)).clamp_min(self.rate) * (there > 0)
         self.mean.lerp_(now, rate[:, None])
+
+
+def falling(losses: Tensor) -> Tensor:
+    """The choices at k knots that never rise and have the least sum of losses (k, c), (k,): by
+    dynamic programming from the last knot on."""
+    best, origins = losses[-1], []
+    for row in losses.flip(0)[1:]:
+        least, origin = best.cummin(0)
+        origins.append(origin)
+        best = row + least
+    chosen = [int(best.argmin())]
+    for origin in reversed(origins):
+        chosen.append(int(origin[chosen[-1]]))
+    return torch.tensor(chosen)
 
 
 def ones(terms: Tensor) -> Tensor:
