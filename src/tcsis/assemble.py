@@ -170,8 +170,6 @@ def adjacency(target: Target) -> Tensor:
 def make_field(config: Config, target: Target) -> diffusion.Field:
     if not config.preconditioned:
         return diffusion.no_field(target)
-    if is_sparse(target):
-        return Bethe(target, make_noise(config, target)).cavity
     if isinstance(target, Pairwise):
         return diffusion.mean_field(target)
     return diffusion.present_ratios(target)

@@ -66,7 +66,7 @@ def parallel(target: Target) -> Config:
         num_calls=24 if small else 64,
         reverse_step="trapezoidal",
         num_evaluations=3,
-        num_evaluated=500,
+        num_evaluated=500 if small else 200,
     )
 
 
