@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import tcsis
+from tcsis import schedules
 from tcsis.exact import Enumeration
 from tcsis.models import marginal
 from tcsis.models.marginal import MarginalModel
@@ -24,7 +25,7 @@ from tcsis.steps import tweedie
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "learned" / "routes.md"
 BETAS = (0.28, 0.4407, 0.6)
 TIMES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.9)
-NUM_STATES, NUM_DRAWS, NUM_CALLS = 500, 2_000, 24
+NUM_STATES, NUM_DRAWS, NUM_STEPS = 500, 2_000, 21
 ROUTES = {
     "assembled": (marginal.assembled, "d·(V-1) + 1"),
     "taylor": (marginal.taylor, "1 and a gradient"),
@@ -55,10 +56,10 @@ def score_line(module: MarginalModel, target: tcsis.targets.Target, beta: float,
 
 
 def rms(
-    module: MarginalModel, truth: Enumeration, name: str, x_0: Tensor, time: float,
+    module: MarginalModel, truth: Enumeration, name: str, x_0: Tensor, moment: float,
     generator: torch.Generator,
 ) -> float:  # fmt: skip
-    noise, t = module.noise, torch.full(x_0.shape, time, dtype=torch.float64)
+    noise, t = module.noise, torch.full(x_0.shape, moment, dtype=torch.float64)
     x = noise.draw(x_0, t, generator=generator)
     with torch.no_grad():
         found = ROUTES[name][0](module, x, t.float()).double()
@@ -73,7 +74,8 @@ def draw_line(model: tcsis.Learned, beta: float, name: str) -> str:
     began = time.perf_counter()
     draws = tcsis.reverse.sample(
         model.target, partial(ROUTES[name][0], model.module), model.module.noise,
-        model.schedule(NUM_CALLS), tweedie, NUM_DRAWS,
+        schedules.parallel(16, schedules.uniform_grid(model.module.noise, NUM_STEPS)), tweedie,
+        NUM_DRAWS,
         generator=torch.Generator().manual_seed(1),
     )  # fmt: skip
     seconds = time.perf_counter() - began
@@ -103,7 +105,7 @@ Root mean square over {NUM_STATES} states of p_t and all their neighbours, again
 {"".join(scores)}
 ## Draws
 
-{NUM_DRAWS:,} uncorrected draws in at most {NUM_CALLS} Tweedie steps. Path weights make all of them
+{NUM_DRAWS:,} uncorrected draws in {NUM_STEPS} Tweedie steps. Path weights make all of them
 right in the end, so the bias of a route shows in the error and costs ESS; log Z is weighted.
 
 | β | route | network calls a step | draws/s | G(r) error | floor | ESS | log Z error |

@@ -93,6 +93,14 @@ def test_presets_fit_any_target(preset: Any, method: str, schedule: str, name: s
     assert parse(json.loads(json.dumps(config.model_dump())), Config) == config
 
 
+def test_a_crowd_is_a_kind_of_preconditioning() -> None:
+    target = TARGETS["ising-10"]
+    config = presets.tiny(target, "unbiased", "parallel")
+    config = config.model_copy(update={"preconditioned": False})
+    with pytest.raises(ValueError, match="crowd_size is 64: expected crowd_size 0 without"):
+        assemble.make_model(config, target, seed=0)
+
+
 def test_tiny_is_small() -> None:
     for method, schedule in COMBINATIONS:
         config = presets.tiny(TARGETS["ising-10"], method, schedule)

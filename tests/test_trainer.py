@@ -156,6 +156,20 @@ def test_forbidden_states_do_not_stop_the_records(tmp_path: Path) -> None:
     assert load(tmp_path / "checkpoint", OTHERS["hard core"]).history == model.history
 
 
+def test_a_parallel_marginal_refuses_forbidden_states() -> None:
+    config = small(OTHERS["hard core"], "unbiased", "parallel", num_steps=2)
+    with pytest.raises(ValueError, match=r"log p̄ is -inf at x = \[.*use the sequential schedule"):
+        quiet(OTHERS["hard core"], config=config)
+
+
+@pytest.mark.parametrize("target", [ISING, OTHERS["graph"]], ids=["lattice", "graph"])
+def test_guided_walkers_and_the_buffer_train(target: Target) -> None:
+    """What is known without learning makes for a good sampler after a few steps already."""
+    guided = Part(name="joint_guided", settings={"num_chains": 4, "num_rungs": 4})
+    config = small(target, "unbiased", "parallel", num_steps=5, estimator=guided)
+    assert quiet(target, config=config).sample(500).ess > 0.5
+
+
 def test_time_budget_ends_training() -> None:
     begin = time.perf_counter()
     config = small(ISING, "self-normalized", "sequential", num_steps=10**7)

@@ -102,6 +102,11 @@ def known_terms(
     config: Config, target: Target, noise: UniformNoise, crowd: Crowd | None
 ) -> tuple[list[Skip], list[diffusion.Field]]:
     """What is known of marginal and denoiser without learning."""
+    if crowd is not None and not config.preconditioned:
+        raise ValueError(
+            f"preconditioned is false and crowd_size is {config.crowd_size}: expected crowd_size 0 "
+            "without preconditioning"
+        )
     if crowd is None:
         return [make_skip(config, target)], [make_field(config, target)]
     if is_sparse(target):
@@ -293,15 +298,17 @@ def make_marginal_estimate(
 def make_joint_estimate(
     config: Config, target: Target, model: marginal.MarginalModel, buffer: Buffer | None
 ) -> Estimate:
-    """log p̂(x_t, x_0^i = u), (b, d, v)."""
+    """log p̂(x_t, x_0^i = u), (b, d, v); guided walkers start at the buffer in the noise, if that is
+    a population of the target."""
     noise = model.noise
     if config.estimator.name != "joint_guided":
-        return make_from_noise(config, target, noise, ("joint_coloured", "joint_annealed"))
+        names = ("joint_coloured", "joint_annealed", "joint_guided")
+        return make_from_noise(config, target, noise, names)
     guided = call(losses.guided, config.estimator, model, target)
-    annealed = config.proposal.name == "population_annealing"  # so it is a population of the target
+    annealed = config.proposal.name == "population_annealing"
     if not annealed or buffer is None or model.crowd is None:
         return guided
-    num_chains = int(config.estimator.settings["num_chains"])
+    num_chains: Any = config.estimator.settings["num_chains"]
     from_buffer = losses.from_buffer(target, noise, buffer, model.crowd, num_chains)
     return losses.by_noise(noise, guided, from_buffer)
 

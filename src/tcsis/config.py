@@ -50,7 +50,7 @@ class Config(Frozen):
     schedule; ``proposal`` one of ``tcsis.proposals``.  ``num_calls`` is how many network calls a
     draw takes by default where that is free to choose, and ``reverse_step`` how it goes.  With
     ``times`` mixed, a parallel model learns sites that are known or not, too, and serves every
-    schedule.  ``crowd_size`` states of the first buffer tell a parallel unbiased model what the
+    schedule.  ``crowd_size`` annealed states tell a parallel unbiased model what the
     noise looks like (``tcsis.models.crowd``); with none, it has the paper's preconditioning alone.
     ``scores`` says where such a model has its scores from (``tcsis.models.marginal``).
     """

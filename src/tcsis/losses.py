@@ -310,8 +310,8 @@ def guided(model: MarginalModel, target: Target, num_chains: int, num_rungs: int
 def from_buffer(
     target: Target, noise: UniformNoise, buffer: Callable[[], Tensor], crowd: Crowd, num_chains: int
 ) -> Estimate:
-    """``joint_from_population`` from the other states of the buffer and their relabellings, with
-    the log Z of the crowd."""
+    """``joint_from_population`` from the other states of the buffer and their relabellings.  The
+    log Z is that of the crowd; what it is off by is the same for all states."""
 
     def estimate(
         x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
@@ -339,9 +339,8 @@ def by_noise(noise: UniformNoise, clear: Estimate, noisy: Estimate) -> Estimate:
             if len(part)
         ]
         back = torch.cat(rows).argsort()
-        return torch.cat([hat for hat, _ in answers])[back], torch.cat([x for _, x in answers])[
-            back
-        ]
+        hat, x_0 = (torch.cat(parts)[back] for parts in zip(*answers, strict=True))
+        return hat, x_0
 
     return estimate
 

@@ -148,6 +148,7 @@ def tiny(
                 name="population_annealing",
                 settings={**config.proposal.settings, "size": 256, "num_rungs": 10},
             ),
+            "crowd_size": min(config.crowd_size, 64),
             "num_steps": 60,
             "num_evaluations": 2,
             "num_evaluated": 200,

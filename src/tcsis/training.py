@@ -145,6 +145,7 @@ class Run:
             self.fill(model.crowd)
         t = shared_times(x_0, self.generator)
         x_t = noise.draw(x_0, t, generator=self.generator)
+        check_all_allowed(self.target, x_t)
         for _ in range(NUM_FITS):  # what the first fit says may guide the estimates of the next
             self.fit(model, x_t, t, x_0)
         self.average.load_state_dict(model.state_dict())
@@ -168,8 +169,10 @@ class Run:
     def fill(self, crowd: Crowd) -> None:
         """From an annealed population of its own, as what the crowd is asked about are states of
         the buffer, noised."""
+        settings: dict[str, Any] = dict(self.config.proposal.settings)
+        ladder = {key: settings[key] for key in ("num_rungs", "steps_per_rung") if key in settings}
         population = population_annealing(
-            self.target, num_replicas=len(crowd.states), seed=new_seed(self.generator)
+            self.target, num_replicas=len(crowd.states), seed=new_seed(self.generator), **ladder
         )
         crowd.gather(population.draws.x[:, 0].to(crowd.states), population.log_z)
 
@@ -298,3 +301,14 @@ class Run:
         self.step, self.rate, self.restarts = data["step"], data["rate"], data["restarts"]
         self.history, self.seconds = data["history"], data["seconds"]
         self.num_density_calls = data["num_density_calls"]
+
+
+def check_all_allowed(target: Target, x: Tensor) -> None:
+    """Refuse a target that forbids states, for a marginal on which log p̄ is a skip term."""
+    forbidden = target.log_density(x).isneginf()
+    if bool(forbidden.any()):
+        raise ValueError(
+            f"log p̄ is -inf at x = {x[int(forbidden.nonzero()[0])].tolist()}, which the unbiased "
+            "method on a parallel schedule cannot have: expected a finite log p̄; use the "
+            "sequential schedule or the self-normalized method"
+        )

@@ -353,6 +353,16 @@ def test_populations_are_unbiased(target: Target) -> None:
     assert float(((ratio.mean(0) - 1).abs() / error).max()) < 5
 
 
+def test_populations_of_one_and_sites_without_noise_are_refused() -> None:
+    target = SYSTEMS["ising"]
+    noise, x_t, t = noised(target, 2)
+    options = {"num_chains": 2, "num_rungs": 2, "generator": seeded(0)}
+    with pytest.raises(ValueError, match="population has 1 states: expected at least 2"):
+        identity.joint_from_population(target, noise, x_t, t, x_t[:1], 0.0, x_t, **options)
+    with pytest.raises(ValueError, match=r"t gives α = 1 at some site of x_t = .*expected noise"):
+        identity.joint_from_population(target, noise, x_t, 0 * t, x_t, 0.0, x_t, **options)
+
+
 def test_a_perfect_guide_leaves_no_noise() -> None:
     """Without couplings the denoiser is a product, and walkers that start there weigh alike."""
     target = Ising(3, 0.0, 0.4, **DOUBLE)

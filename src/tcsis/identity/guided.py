@@ -76,6 +76,8 @@ def joint_from_population(
     """
     check_counts(num_chains=num_chains, num_rungs=num_rungs, sweeps_per_rung=sweeps_per_rung)
     x_t, t = check_states(target, noise, x_t, t)
+    if len(population) < 2:
+        raise ValueError(f"population has {len(population)} states: expected at least 2")
     hot, hot_apart = (
         one_hot(target.check(states), target.num_values).flatten(1).to(target.dtype)
         for states in (population, apart)
@@ -106,7 +108,7 @@ def first(found: Tensor) -> Tensor:
 
 def share_with_choice(log_k: Tensor, least: float) -> Tensor:
     """The largest λ = 1, 0.8, 0.64.. that leaves weights k^λ of an effective number of at least
-    ``least`` (of all, if they are fewer), (n, m) -> (n, 1)."""
+    ``least`` (of half the states, if that is less), (n, m) -> (n, 1)."""
     least = min(least, log_k.shape[1] / 2)
     share = torch.ones_like(log_k[:, :1])
     for _ in range(MOST_COOLINGS):

@@ -11,8 +11,9 @@ with φ_j[w] = e^{h_j[w]}·k_t(x^j | w), for a few rounds, and then (Bethe)
               + Σ_(ij) log Σ_{u,w} c_{i→j}[u]·e^{J_ij[u, w]}·c_{j→i}[w]
     P(x_0^i = u | x) ∝ φ_i[u]·Π_j m_{j→i}[u].
 
-Both are exact on trees.  Elsewhere every site of a loop has to differ from x for the loop to count,
-so the error is of the order of t to the length of the shortest one: 4 on a square lattice.
+Both are exact on trees that the rounds suffice to cross.  Elsewhere every site of a loop has to
+differ from x for the loop to count, so the error is of the order of t to the length of the shortest
+one: 4 on a square lattice.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Bethe(Skip):
         return messages
 
     def sent(self, said: Tensor) -> Tensor:
-        """From where it is said to where it is heard, (..., d, k, b) -> (..., d, k, b)."""
+        """From where it is said to where it is heard, (v, d, k, b) -> (v, d, k, b)."""
         return said.flatten(1, 2).index_select(1, self.back).reshape(said.shape)
 
 
