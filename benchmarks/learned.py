@@ -138,13 +138,13 @@ def page(cells: list[dict[str, Any]]) -> str:
     return f"""# Learned samplers
 
 `python benchmarks/learned.py`, preset `fast`, two runs side by side with one core each
-(`OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1`): for each setting training runs with seeds 0, 1, 2 as far
-as the column says, and {NUM_DRAWS:,} uncorrected draws each. Errors are the mean absolute error of
+(`OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1`): for each setting training runs with seeds 0, 1, 2
+and {NUM_DRAWS:,} uncorrected draws each. Errors are the mean absolute error of
 G(r) (of all pair correlations for the graph, which has no lattice), averaged over the seeds, beside
 the error that as many perfect independent draws would show (floor). ESS is the smallest of the
 seeds, log Z error the largest, training time the longest. Weighted errors use the path weights.
-Settings of the script that are not in the tables have not been measured yet. Some parallel runs at
-side 10 shared their core with other work, which shows in their seconds and draws a second.
+The training seconds of unbiased, parallel, side 10, β = 0.4407 are those of a repetition, as the
+first runs had to share their core.
 
 {chr(10).join(parts)}"""
 
