@@ -18,6 +18,7 @@ LAYERS = [
     ("tcsis.descent",),
     ("tcsis.models", "tcsis.proposals", "tcsis.presets", "tcsis.evidence", "tcsis.storage"),
     ("tcsis.verdict",),
+    ("tcsis.estimates",),
     ("tcsis.losses",),
     ("tcsis.assemble",),
     ("tcsis.learned",),

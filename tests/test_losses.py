@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tcsis import assemble, losses, presets
+from tcsis import assemble, estimates, losses, presets
 from tcsis.config import Part
 from tcsis.exact import Enumeration
 from tcsis.models.labels import ByName
@@ -315,12 +315,12 @@ def test_a_second_head_that_nothing_trains_is_refused() -> None:
 def test_estimates_by_noise_keep_their_rows() -> None:
     """Every state has the answer of its own half, in its own place."""
 
-    def marked(mark: float) -> losses.Estimate:
+    def marked(mark: float) -> estimates.Estimate:
         return lambda x_t, t, x_0, generator: (x_t[:, 0] + mark, x_0 + 10)
 
     x = torch.arange(6)[:, None].expand(6, 2)
     t = torch.tensor([0.1, 0.9, 0.6, 0.2, 0.8, 0.4], dtype=torch.float64)[:, None].expand(6, 2)
-    estimate = losses.by_noise(UniformNoise(2), marked(0.25), marked(0.75))
+    estimate = estimates.by_noise(UniformNoise(2), marked(0.25), marked(0.75))
     hat, x_0 = estimate(x, t, x, torch.Generator())
     assert hat.tolist() == [0.25, 1.75, 2.75, 3.25, 4.75, 5.25]
     assert torch.equal(x_0, x + 10)
@@ -399,20 +399,20 @@ def test_estimates() -> None:
     generator = torch.Generator().manual_seed(0)
     t = torch.linspace(0.1, 0.9, 16, **DOUBLE)[:, None].expand(16, 4)
     x_t = NOISE.draw(STATES, t, generator=generator)
-    log_d, moved = losses.warm(SPINS, NOISE, num_sweeps=2)(x_t, t, STATES, generator)
+    log_d, moved = estimates.warm(SPINS, NOISE, num_sweeps=2)(x_t, t, STATES, generator)
     assert log_d.shape == (16, 4, 2) and moved.shape == STATES.shape
     assert not torch.equal(moved, STATES)
 
     def exact(target: Target, noise: UniformNoise, x: Tensor, t: Tensor, **_: object) -> Tensor:
         return TABLE.denoiser(noise, x, t)
 
-    plain = losses.from_noise(exact, SPINS, NOISE)
+    plain = estimates.from_noise(exact, SPINS, NOISE)
     log_d, same = plain(x_t, t, STATES, generator)
     assert torch.equal(same, STATES)
-    log_score, same = losses.as_score(NOISE, plain)(x_t, t, STATES, generator)
+    log_score, same = estimates.as_score(NOISE, plain)(x_t, t, STATES, generator)
     assert torch.equal(same, STATES)
     torch.testing.assert_close(log_score, TABLE.log_score(NOISE, x_t, t), rtol=0, atol=1e-9)
-    near, _ = losses.as_score(NOISE, plain)(x_t, 0 * t, STATES, generator)
+    near, _ = estimates.as_score(NOISE, plain)(x_t, 0 * t, STATES, generator)
     assert not bool(near.isnan().any())
 
 
@@ -422,7 +422,7 @@ def test_warm_trains_to_the_exact_denoiser() -> None:
     standard errors of zero, false alarms 7e-6; and far from it at a wrong one."""
     model = Tilted()
     generator = torch.Generator().manual_seed(3)
-    estimate = losses.warm(SPINS, NOISE)
+    estimate = estimates.warm(SPINS, NOISE)
     loss = losses.denoising(NOISE, losses.shared_times, estimate, losses.denoisers(model))
 
     def score() -> float:

@@ -8,10 +8,11 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from tcsis import identity, losses, proposals
+from tcsis import estimates, identity, losses, proposals
 from tcsis.checks import derive_seed
 from tcsis.config import Config, Network, Part
-from tcsis.losses import Estimate, Loss
+from tcsis.estimates import Estimate
+from tcsis.losses import Loss
 from tcsis.models import diffusion, marginal, symmetry
 from tcsis.models.bethe import Bethe
 from tcsis.models.crowd import Crowd
@@ -277,14 +278,14 @@ def make_estimate(config: Config, target: Target, noise: UniformNoise) -> Estima
     """A denoiser, or a log-score where scores are compared."""
     part, wants_score = config.estimator, config.objective == "score-entropy"
     if part.name == "warm":
-        estimate = call(losses.warm, part, target, noise)
+        estimate = call(estimates.warm, part, target, noise)
     elif part.name == "naive" and wants_score:
-        return call(losses.from_noise, part, identity.naive_log_score, target, noise)
+        return call(estimates.from_noise, part, identity.naive_log_score, target, noise)
     else:
         names = ("naive", "shared", "marginalised", "coloured", "taylor", "annealed")
         function = named(part, {name: getattr(identity, name) for name in names})
-        estimate = call(losses.from_noise, part, function, target, noise)
-    return losses.as_score(noise, estimate) if wants_score else estimate
+        estimate = call(estimates.from_noise, part, function, target, noise)
+    return estimates.as_score(noise, estimate) if wants_score else estimate
 
 
 def make_marginal_estimate(
@@ -304,20 +305,20 @@ def make_joint_estimate(
     if config.estimator.name != "joint_guided":
         names = ("joint_coloured", "joint_annealed", "joint_guided")
         return make_from_noise(config, target, noise, names)
-    guided = call(losses.guided, config.estimator, model, target)
+    guided = call(estimates.guided, config.estimator, model, target)
     annealed = config.proposal.name == "population_annealing"
     if not annealed or buffer is None or model.crowd is None:
         return guided
     num_chains: Any = config.estimator.settings["num_chains"]
-    from_buffer = losses.from_buffer(target, noise, buffer, model.crowd, num_chains)
-    return losses.by_noise(noise, guided, from_buffer)
+    from_buffer = estimates.from_buffer(target, noise, buffer, model.crowd, num_chains)
+    return estimates.by_noise(noise, guided, from_buffer)
 
 
 def make_from_noise(
     config: Config, target: Target, noise: UniformNoise, names: tuple[str, ...]
 ) -> Estimate:
     function = named(config.estimator, {name: getattr(identity, name) for name in names})
-    return call(losses.from_noise, config.estimator, function, target, noise)
+    return call(estimates.from_noise, config.estimator, function, target, noise)
 
 
 # -- proposals ------------------------------------------------------------------------------------
