@@ -22,7 +22,6 @@ from tcsis.assemble import (
     make_loss,
     make_marginal_estimate,
     make_model,
-    make_noise,
     make_proposal,
 )
 from tcsis.checks import make_generator
@@ -139,12 +138,11 @@ class Run:
         """Set the crowd, and then the coefficients of the skip terms at every time from one large
         batch of estimates."""
         assert self.buffer is not None
-        noise = make_noise(self.config, self.target)
         x_0 = self.buffer[torch.arange(NUM_FITTED, device=self.buffer.device) % len(self.buffer)]
         if model.crowd is not None:
             self.fill(model.crowd)
         t = shared_times(x_0, self.generator)
-        x_t = noise.draw(x_0, t, generator=self.generator)
+        x_t = model.noise.draw(x_0, t, generator=self.generator)
         check_all_allowed(self.target, x_t)
         for _ in range(NUM_FITS):  # what the first fit says may guide the estimates of the next
             self.fit(model, x_t, t, x_0)

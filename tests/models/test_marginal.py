@@ -14,7 +14,6 @@ from tcsis.models.marginal import (
     assembled,
     assembled_score,
     learned,
-    score_at,
     taylor,
     taylor_score,
 )
@@ -171,15 +170,6 @@ def test_scores_serve_as_denoisers(target: Target, awake: Callable) -> None:
             again[possible.all(-1)], log_score[:, 2:][possible.all(-1)], rtol=0, atol=1e-7,
             check_dtype=False,
         )  # fmt: skip
-
-
-def test_score_at_is_a_row_of_the_score(target: Target, awake: Callable) -> None:
-    model = awake(make(target))
-    x, t = some_states(target)
-    site = torch.arange(len(x)) % target.num_sites
-    row = score_at(model, x, t, site, model.log_marginal(x, t))
-    whole = assembled_score(model, x, t)[torch.arange(len(x)), site]
-    torch.testing.assert_close(row, whole, rtol=0, atol=1e-9)
 
 
 def test_the_second_head_is_right_as_noise_vanishes(target: Target) -> None:

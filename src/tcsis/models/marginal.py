@@ -49,7 +49,7 @@ SHARES = [k / 20 for k in range(21)]
 """Shares that the last field may have."""
 
 MOST_ODDS = 5.0
-"""Log-odds of fields and rough denoisers are cut here: what is nearly certain counts alike."""
+"""Log-odds of fields that a network reads are cut here: what is nearly certain counts alike."""
 
 
 def one_form(num_values: int) -> list[list[int]]:
@@ -215,21 +215,20 @@ def from_score(model: MarginalModel, log_score: Tensor, x_t: Tensor, t: Tensor) 
 
 def assembled_score(model: MarginalModel, x: Tensor, t: Tensor) -> Tensor:
     """log p_θ(y) - log p_θ(x) for every neighbour y by itself, in chunks: d·(V-1) + 1 calls."""
-    sites = [torch.full_like(x[:, 0], site) for site in range(x.shape[1])]
     here = model.log_marginal(x, t).double()
-    return torch.stack([score_at(model, x, t, site, here) for site in sites], 1)
+    return torch.stack([score_at(model, x, t, site, here) for site in range(x.shape[1])], 1)
 
 
-def score_at(model: MarginalModel, x: Tensor, t: Tensor, site: Tensor, here: Tensor) -> Tensor:
-    """The log-score of one site a state, (b, d) and (b,) -> (b, v); ``here`` is log p_θ(x)."""
+def score_at(model: MarginalModel, x: Tensor, t: Tensor, site: int, here: Tensor) -> Tensor:
+    """The log-score of a site, (b, d) and (b, d) -> (b, v); ``here`` is log p_θ(x), (b,)."""
     v = model.noise.num_values
-    present = x.gather(1, site[:, None])
     score = torch.zeros(len(x), v, device=x.device, dtype=here.dtype)
     for shift in range(1, v):
-        value = (present + shift) % v
-        parts = zip(x.scatter(1, site[:, None], value).split(CHUNK), t.split(CHUNK), strict=True)
-        there = torch.cat([model.log_marginal(y, time).to(here) for y, time in parts])
-        score = score.scatter(1, value, (there - here)[:, None])
+        y = x.clone()
+        y[:, site] = (x[:, site] + shift) % v
+        parts = zip(y.split(CHUNK), t.split(CHUNK), strict=True)
+        there = torch.cat([model.log_marginal(states, own).to(here) for states, own in parts])
+        score.scatter_(1, y[:, site, None], (there - here)[:, None])
     return score
 
 

@@ -29,18 +29,12 @@ empty knot solvable."""
 class Skip(nn.Module, ABC):
     """A function of state and times, (b, d) and (b, d) -> (b,)."""
 
-    noise: UniformNoise
-
     @abstractmethod
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor: ...
 
+    @abstractmethod
     def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """Its value at every neighbour less that at x, (b, d, v): here one by one, in chunks."""
-        y = all_neighbours(x, self.noise.num_values)  # (b, d, v, d)
-        times = alpha[:, None, None].expand(y.shape)
-        parts = zip(y.flatten(0, 2).split(CHUNK), times.flatten(0, 2).split(CHUNK), strict=True)
-        there = torch.cat([self(states, own) for states, own in parts])
-        return there.reshape(y.shape[:3]) - self(x, alpha)[:, None, None]
+        """Its value at every neighbour less that at x, (b, d, v)."""
 
 
 class Nothing(Skip):
@@ -82,6 +76,18 @@ class FirstOrder(Skip):
         ratios = self.target.log_ratios(x).to(alpha.dtype)
         noise = log_sum(ratios + self.noise.log_kernel_at(x, alpha)).sum(-1)
         return self.target.log_density(x).to(alpha.dtype) + noise
+
+    def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
+        return ratios_one_by_one(self, self.noise.num_values, x, alpha)
+
+
+def ratios_one_by_one(skip: Skip, num_values: int, x: Tensor, alpha: Tensor) -> Tensor:
+    """``Skip.ratios`` from the values at all neighbours, in chunks."""
+    y = all_neighbours(x, num_values)  # (b, d, v, d)
+    times = alpha[:, None, None].expand(y.shape)
+    parts = zip(y.flatten(0, 2).split(CHUNK), times.flatten(0, 2).split(CHUNK), strict=True)
+    there = torch.cat([skip(states, own) for states, own in parts])
+    return there.reshape(y.shape[:3]) - skip(x, alpha)[:, None, None]
 
 
 def all_neighbours(x: Tensor, num_values: int) -> Tensor:
