@@ -20,10 +20,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import tcsis
-from tcsis import presets, schedules
-from tcsis.config import Config, parse
-from tcsis.learned import Learned
-from tcsis.planning import plan_blocks
+from tcsis.learn import presets
+from tcsis.learn.config import Config, parse
+from tcsis.learn.learned import Learned
+from tcsis.reverse import schedules
+from tcsis.reverse.planning import plan_blocks
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "learned"
 BETA = 0.4407

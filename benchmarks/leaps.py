@@ -24,9 +24,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 import tcsis
-from tcsis.baselines import leaps
-from tcsis.baselines.leaps_model import LeapsConfig, LeapsModel, make_model
-from tcsis.baselines.leaps_path import Point, log_jump, look
+from tcsis.peers import leaps
+from tcsis.peers.leaps.model import LeapsConfig, LeapsModel, make_model
+from tcsis.peers.leaps.path import Point, log_jump, look
 from tcsis.targets import Ising, Target
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "leaps"

@@ -18,9 +18,10 @@ import matplotlib.pyplot as plt
 import torch
 
 import tcsis
-from tcsis import mcmc, schedules
+from tcsis import mcmc
+from tcsis.reverse import schedules
+from tcsis.reverse.unlearned import carried_walkers, learning_free
 from tcsis.targets import Ising, Target
-from tcsis.unlearned import carried_walkers, learning_free
 
 NUM_DRAWS = 10_000
 CRITICAL = 0.4407

@@ -21,8 +21,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import tcsis
-from tcsis import presets
-from tcsis.config import Method
+from tcsis.learn import presets
+from tcsis.learn.config import Method
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "learned"
 BETA = 0.28

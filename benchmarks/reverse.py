@@ -18,14 +18,16 @@ import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from tcsis import exact, metrics, planning, reverse, schedules
+from tcsis import exact, reverse
 from tcsis.draws import Draws
 from tcsis.exact import Enumeration
+from tcsis.judging import metrics
 from tcsis.noise import UniformNoise
-from tcsis.schedules import Schedule
-from tcsis.steps import Step, euler, tweedie
+from tcsis.reverse import planning, schedules
+from tcsis.reverse.schedules import Schedule
+from tcsis.reverse.steps import Step, euler, tweedie
+from tcsis.reverse.trapezoidal import Trapezoidal
 from tcsis.targets import Ising
-from tcsis.trapezoidal import Trapezoidal
 
 BETAS = {"high": 0.28, "critical": 0.4407, "low": 0.6}
 CALLS = (8, 24, 64)

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 import tcsis
-from tcsis import schedules
 from tcsis.exact import Enumeration
-from tcsis.models import marginal
-from tcsis.models.marginal import MarginalModel
-from tcsis.steps import tweedie
+from tcsis.learn.models import marginal
+from tcsis.learn.models.marginal import MarginalModel
+from tcsis.reverse import schedules
+from tcsis.reverse.steps import tweedie
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "learned" / "routes.md"
 BETAS = (0.28, 0.4407, 0.6)

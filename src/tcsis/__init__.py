@@ -8,31 +8,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tcsis import (
-        exact,
-        identity,
-        mcmc,
-        metrics,
-        models,
-        noise,
-        presets,
-        proposals,
-        report,
-        reverse,
-        schedules,
-        targets,
-        weights,
-    )
-    from tcsis.checkpoint import CheckpointError
-    from tcsis.comparison import Comparison, compare
-    from tcsis.config import Config
+    from tcsis import exact, identity, mcmc, noise, peers, reverse, targets
+    from tcsis.app import report
+    from tcsis.app.comparison import Comparison, compare
     from tcsis.draws import Draws, concatenate
-    from tcsis.evaluation import Evaluation, evaluate
-    from tcsis.learned import Learned, load
-    from tcsis.trainer import train
-    from tcsis.training import DivergedError
-    from tcsis.unlearned import learning_free
-    from tcsis.verdict import Verdict, judge
+    from tcsis.judging import metrics, weights
+    from tcsis.judging.evaluation import Evaluation, evaluate
+    from tcsis.judging.verdict import Verdict, judge
+    from tcsis.learn import buffers, models, presets
+    from tcsis.learn import buffers as proposals
+    from tcsis.learn.checkpoint import CheckpointError
+    from tcsis.learn.config import Config
+    from tcsis.learn.learned import Learned, load
+    from tcsis.learn.trainer import train
+    from tcsis.learn.training import DivergedError
+    from tcsis.reverse import schedules, steps
+    from tcsis.reverse.unlearned import learning_free
 
 __version__ = "0.1.0"
 
@@ -45,6 +36,7 @@ __all__ = [
     "Evaluation",
     "Learned",
     "Verdict",
+    "buffers",
     "compare",
     "concatenate",
     "evaluate",
@@ -57,41 +49,63 @@ __all__ = [
     "metrics",
     "models",
     "noise",
+    "peers",
     "presets",
     "proposals",
     "report",
     "reverse",
     "schedules",
+    "steps",
     "targets",
     "train",
     "weights",
 ]
 
-MEMBERS = {
-    "CheckpointError": "checkpoint",
-    "Comparison": "comparison",
-    "Config": "config",
-    "DivergedError": "training",
-    "Draws": "draws",
-    "Evaluation": "evaluation",
-    "Learned": "learned",
-    "Verdict": "verdict",
-    "compare": "comparison",
-    "concatenate": "draws",
-    "evaluate": "evaluation",
-    "judge": "verdict",
-    "learning_free": "unlearned",
-    "load": "learned",
-    "train": "trainer",
+MODULES = {
+    "buffers": "learn.buffers",
+    "exact": "exact",
+    "identity": "identity",
+    "mcmc": "mcmc",
+    "metrics": "judging.metrics",
+    "models": "learn.models",
+    "noise": "noise",
+    "peers": "peers",
+    "presets": "learn.presets",
+    "proposals": "learn.buffers",
+    "report": "app.report",
+    "reverse": "reverse",
+    "schedules": "reverse.schedules",
+    "steps": "reverse.steps",
+    "targets": "targets",
+    "weights": "judging.weights",
 }
-"""Where the functions and classes are defined; every other public name is a module."""
+"""Where the public modules stand."""
+
+MEMBERS = {
+    "CheckpointError": "learn.checkpoint",
+    "Comparison": "app.comparison",
+    "Config": "learn.config",
+    "DivergedError": "learn.training",
+    "Draws": "draws",
+    "Evaluation": "judging.evaluation",
+    "Learned": "learn.learned",
+    "Verdict": "judging.verdict",
+    "compare": "app.comparison",
+    "concatenate": "draws",
+    "evaluate": "judging.evaluation",
+    "judge": "judging.verdict",
+    "learning_free": "reverse.unlearned",
+    "load": "learn.learned",
+    "train": "learn.trainer",
+}
+"""Where the public functions and classes are defined."""
 
 
 def __getattr__(name: str) -> Any:
     if name in MEMBERS:
         value = getattr(import_module(f"tcsis.{MEMBERS[name]}"), name)
-    elif name in __all__:
-        value = import_module(f"tcsis.{name}")
+    elif name in MODULES:
+        value = import_module(f"tcsis.{MODULES[name]}")
     else:
         raise AttributeError(f"module 'tcsis' has no attribute {name!r}")
     globals()[name] = value

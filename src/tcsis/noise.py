@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from tcsis.checks import check_num_values
+from tcsis.basics.checks import check_num_values
 
 Time = Tensor | float
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from tcsis import identity
 from tcsis.exact import Enumeration
 from tcsis.identity import walkers
-from tcsis.metrics import state_index
+from tcsis.judging.metrics import state_index
 from tcsis.noise import UniformNoise
 from tcsis.targets import (
     RBM,

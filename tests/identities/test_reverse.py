@@ -14,16 +14,17 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from tcsis import reverse, schedules, steps
-from tcsis.events import EventDriven
+from tcsis import reverse
 from tcsis.exact import Enumeration
+from tcsis.judging.metrics import state_index
+from tcsis.judging.weights import eubo
 from tcsis.mcmc.gibbs import SweepGibbs
-from tcsis.metrics import state_index
 from tcsis.noise import Cosine, Geometric, UniformNoise
-from tcsis.steps import Factorised, Refreshed, euler, tweedie
+from tcsis.reverse import schedules, steps
+from tcsis.reverse.events import EventDriven
+from tcsis.reverse.steps import Factorised, Refreshed, euler, tweedie
+from tcsis.reverse.trapezoidal import Trapezoidal
 from tcsis.targets import Ising, Pairwise, Target, from_callable
-from tcsis.trapezoidal import Trapezoidal
-from tcsis.weights import eubo
 
 DOUBLE = {"dtype": torch.float64}
 

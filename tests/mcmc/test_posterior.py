@@ -4,10 +4,10 @@ import pytest
 import torch
 from scipy.stats import chi2
 
+from tcsis.judging.metrics import state_index
 from tcsis.mcmc import posterior
 from tcsis.mcmc.compiled import PairwiseArrays, make_streams
 from tcsis.mcmc.compiled.tilted import sweep_tilted
-from tcsis.metrics import state_index
 from tcsis.noise import UniformNoise
 from tcsis.targets import (
     Pairwise,

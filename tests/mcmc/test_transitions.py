@@ -15,6 +15,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from tcsis.exact import Enumeration
+from tcsis.judging.metrics import state_index
 from tcsis.mcmc.balanced import (
     LocallyBalanced,
     barker,
@@ -27,7 +28,6 @@ from tcsis.mcmc.kernel import Kernel, log_acceptance
 from tcsis.mcmc.langevin import DiscreteMALA, log_proposal
 from tcsis.mcmc.metropolis import Metropolis
 from tcsis.mcmc.path import PathAuxiliary
-from tcsis.metrics import state_index
 from tcsis.targets import RBM, Ising, Pairwise, Potts, Target, from_callable
 
 DOUBLE = {"dtype": torch.float64}

@@ -16,12 +16,12 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from tcsis.checks import check_integer, make_generator
+from tcsis.basics.checks import check_integer, make_generator
 from tcsis.draws import Draws
 from tcsis.exact import kaufman, transfer
+from tcsis.exact.correlation import lattice_correlation
 from tcsis.exact.enumeration import MAX_STATES, Enumeration
 from tcsis.exact.enumeration import applies as enumerable
-from tcsis.metrics import lattice_correlation
 from tcsis.noise import Time, UniformNoise
 from tcsis.targets.base import Target
 from tcsis.targets.physics import Ising
@@ -56,7 +56,7 @@ class Exact:
     """The exact answers for one target; what the ``method`` cannot give is None.
 
     ``mean_energy`` is E[-log p̄]; ``site_marginals`` (d, v); ``correlation`` is G(r) for
-    r = 0..max_distance of the lattice (see ``tcsis.metrics``).
+    r = 0..max_distance of the lattice (see ``tcsis.exact.correlation``).
     """
 
     target: Target = field(repr=False)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tcsis.exact.correlation import connected
 from tcsis.exact.transfer_rows import (
     MAX_ROW_STATES,
     Rows,
@@ -32,7 +33,6 @@ from tcsis.exact.transfer_rows import (
     rescale,
     tails,
 )
-from tcsis.metrics import connected
 from tcsis.targets import Target
 
 __all__ = [

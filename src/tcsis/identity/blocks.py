@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from tcsis.checks import check_counts
+from tcsis.basics.checks import check_counts
 from tcsis.noise import Time, UniformNoise, per_site
 from tcsis.targets.base import Target
 

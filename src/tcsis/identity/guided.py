@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from tcsis.checks import check_counts
+from tcsis.basics.checks import check_counts
 from tcsis.identity.blocks import blocks, check_states
 from tcsis.identity.paths import FromLaw, FromPopulation
 from tcsis.identity.walkers import joint_along

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tcsis.checks import check_counts
+from tcsis.basics.checks import check_counts
 from tcsis.identity.blocks import (
     MAX_ENTRIES,
     blocks,

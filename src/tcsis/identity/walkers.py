@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tcsis.checks import check_counts
+from tcsis.basics.checks import check_counts
 from tcsis.draws import systematic_resample
 from tcsis.identity.blocks import (
     blocks,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from tcsis.checks import check_counts
+from tcsis.basics.checks import check_counts
 from tcsis.mcmc.kernel import State, accept
 from tcsis.noise import draw_categorical
 from tcsis.targets.base import Target

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tcsis.checks import derive_seed, make_generator
+from tcsis.basics.checks import derive_seed, make_generator
 from tcsis.mcmc.compiled import CompiledKernel
 from tcsis.mcmc.kernel import Kernel, State
 from tcsis.targets.base import Target

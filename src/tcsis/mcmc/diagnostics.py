@@ -16,7 +16,6 @@ from rich.table import Table
 from torch import Tensor
 
 from tcsis.draws import Draws
-from tcsis.metrics import energy
 from tcsis.targets.base import Target
 
 MAX_R_HAT = 1.01
@@ -71,7 +70,7 @@ def diagnose(draws: Draws, target: Target) -> Diagnosis:
             f"{MIN_DRAWS} draws a chain"
         )
     series = {
-        "energy": energy(x.to(target.device), target).double().cpu().numpy(),
+        "energy": target.energy(x.to(target.device)).double().cpu().numpy(),
         "order parameter": order_parameter(x, target.num_values),
     }
     stuck = why_stuck(x, target)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tcsis.checks import check_counts
+from tcsis.basics.checks import check_counts
 from tcsis.mcmc.balanced import (
     Balance,
     Difference,

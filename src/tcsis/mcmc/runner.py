@@ -10,7 +10,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from tcsis.checks import check_counts, check_integer, make_generator
+from tcsis.basics.checks import check_counts, check_integer, make_generator
+from tcsis.basics.progress import late_progress
 from tcsis.draws import Draws
 from tcsis.mcmc import annealing
 from tcsis.mcmc.annealing import Population
@@ -23,7 +24,6 @@ from tcsis.mcmc.langevin import DiscreteMALA, DiscreteULA
 from tcsis.mcmc.metropolis import Metropolis
 from tcsis.mcmc.path import PathAuxiliary
 from tcsis.mcmc.tempering import ParallelTempering, TemperedChains
-from tcsis.progress import late_progress
 from tcsis.targets.base import Target, counting
 from tcsis.targets.pairwise import Pairwise, as_parameter
 

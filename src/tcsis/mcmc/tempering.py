@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tcsis.checks import make_generator
+from tcsis.basics.checks import make_generator
 from tcsis.mcmc.chains import Chains
 from tcsis.mcmc.kernel import decide
 from tcsis.targets.base import Target

@@ -4,6 +4,7 @@ A target is a frozen value.  The only thing asked of it is ``log_density``; ever
 default that follows from it, and a structured target replaces the default by something faster:
 
     log_density(x)     log p̄(x)                                   (..., d) -> (...)
+    energy(x)          -log p̄(x)                                  (..., d) -> (...)
     log_ratios(x)      log p̄(x with site i set to v) - log p̄(x)   (..., d) -> (..., d, v)
     log_ratios_at      the same for one site a state              (..., d), (...) -> (..., v)
     taylor_log_ratios  first-order estimate of log_ratios from one gradient
@@ -91,6 +92,10 @@ class Target(ABC):
         x = self.check(x)
         self.count(x.numel() // self.num_sites)
         return self._log_density(x)
+
+    def energy(self, x: Tensor) -> Tensor:
+        """-log p̄(x), (..., d) -> (...): the one place where the sign is turned."""
+        return -self.log_density(x)
 
     def log_ratios(self, x: Tensor) -> Tensor:
         """log p̄(x with site i set to v) - log p̄(x), (..., d) -> (..., d, v); zero at v = x_i.

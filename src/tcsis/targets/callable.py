@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tcsis.checks import check_integer, check_num_values
+from tcsis.basics.checks import check_integer, check_num_values
 from tcsis.targets.base import Target
 from tcsis.targets.lattice import Lattice
 

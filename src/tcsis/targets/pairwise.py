@@ -16,7 +16,7 @@ import networkx
 import torch
 from torch import Tensor
 
-from tcsis.checks import check_integer, check_num_values
+from tcsis.basics.checks import check_integer, check_num_values
 from tcsis.targets.base import Symmetries, Target, check_finite
 from tcsis.targets.lattice import Lattice
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tcsis.checks import check_integer, check_num_values, make_generator
+from tcsis.basics.checks import check_integer, check_num_values, make_generator
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.pairwise import SPINS, Pairwise, as_parameter, check_beta
 

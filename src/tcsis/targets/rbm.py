@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from tcsis.checks import check_counts
+from tcsis.basics.checks import check_counts
 from tcsis.targets.base import MAX_CHUNK_TOKENS, Target
 from tcsis.targets.pairwise import as_parameter
 

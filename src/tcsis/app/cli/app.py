@@ -1,0 +1,233 @@
+"""Every command with its options.  The work is done by modules that load when they are called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+import tcsis
+from tcsis.app.cli.failures import FINE, INTERRUPTED, RunInterruptedError, explain
+from tcsis.app.cli.options import (
+    FolderOptions,
+    GateOptions,
+    PrintOptions,
+    RunOptions,
+    TargetOptions,
+    spread,
+)
+
+app = typer.Typer(
+    help="Independent samples, log Z and an honest verdict for unnormalised discrete "
+    "distributions.",
+    add_completion=False,
+)
+RunFolder = Annotated[str, Argument(metavar="RUN", help="the folder of a run")]
+Weighted = Annotated[bool, Option("--weighted", help="use the weights of the draws")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        code = app(given, prog_name="tcsis", standalone_mode=False) or FINE
+        if code == INTERRUPTED:  # outside of a run
+            raise RunInterruptedError("interrupted")
+        return code
+    except Exception as error:
+        return explain(error, given)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tcsis {tcsis.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, Option("--version", callback=show_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+@spread
+def doctor(printing: PrintOptions) -> int:
+    """What is installed, cores, devices, and a self-test of a few seconds."""
+    from tcsis.app.cli import doctor as module
+
+    return module.doctor(printing)
+
+
+@app.command()
+@spread
+def targets(printing: PrintOptions) -> int:
+    """What can be sampled from, and how it is named."""
+    from tcsis.app.cli import inspection
+
+    return inspection.targets(printing)
+
+
+@app.command()
+@spread
+def exact(
+    target: TargetOptions, run: RunOptions, folder: FolderOptions, printing: PrintOptions
+) -> int:
+    """Exact answers; with --out also exact draws and their report."""
+    from tcsis.app.cli import inspection
+
+    return inspection.exact(target, run, folder, printing)
+
+
+@app.command()
+@spread
+def train(
+    target: TargetOptions,
+    run: RunOptions,
+    folder: FolderOptions,
+    gates: GateOptions,
+    printing: PrintOptions,
+    method: Annotated[str | None, Option(help="self-normalized or unbiased")] = None,
+    preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
+    schedule: Annotated[str | None, Option(help="sequential or parallel")] = None,
+    steps: Annotated[int | None, Option(help="training steps")] = None,
+    time_budget: Annotated[float | None, Option(help="most seconds of training")] = None,
+) -> int:
+    """Train a sampler, draw from it, judge the draws and write the report."""
+    from tcsis.app.cli import running
+
+    over = {
+        "run": {
+            "method": method, "preset": preset, "schedule": schedule, "time_budget": time_budget,
+        },
+        "train": {"num_steps": steps},
+    }  # fmt: skip
+    return running.run("train", target, run, folder, gates, printing, over)
+
+
+@app.command()
+@spread
+def sample(
+    run: RunOptions,
+    folder: FolderOptions,
+    gates: GateOptions,
+    printing: PrintOptions,
+    model: Annotated[str, Argument(metavar="RUN", help="the folder of a trained run")],
+    calls: Annotated[int | None, Option(help="network calls a draw may take")] = None,
+) -> int:
+    """Draw from a trained run."""
+    from tcsis.app.cli import running
+
+    return running.sample(model, calls, run, folder, gates, printing)
+
+
+@app.command()
+@spread
+def mcmc(
+    target: TargetOptions,
+    run: RunOptions,
+    folder: FolderOptions,
+    gates: GateOptions,
+    printing: PrintOptions,
+    kernel: Annotated[str | None, Option(help="gibbs, glauber, gwg, wolff, ... (gibbs)")] = None,
+    chains: Annotated[int | None, Option(help="number of chains (100)")] = None,
+    steps: Annotated[int | None, Option(help="steps of every chain (1000)")] = None,
+    burn_in: Annotated[int | None, Option(help="steps to drop (100)")] = None,
+    thin: Annotated[int | None, Option(help="keep every thin-th state (1)")] = None,
+) -> int:
+    """Run Markov chains."""
+    from tcsis.app.cli import running
+
+    chosen = {
+        "kernel": kernel, "num_chains": chains, "num_steps": steps, "burn_in": burn_in,
+        "thin": thin,
+    }  # fmt: skip
+    return running.run("mcmc", target, run, folder, gates, printing, {"mcmc": chosen})
+
+
+@app.command()
+@spread
+def compare(
+    target: TargetOptions,
+    run: RunOptions,
+    folder: FolderOptions,
+    gates: GateOptions,
+    printing: PrintOptions,
+    methods: Annotated[
+        str | None, Option(help="names with commas between, the first is the reference")
+    ] = None,
+    equal: Annotated[str | None, Option(help="equal in seconds or densities (seconds)")] = None,
+    preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
+    schedule: Annotated[str | None, Option(help="sequential or parallel")] = None,
+    steps: Annotated[int | None, Option(help="training steps")] = None,
+    time_budget: Annotated[float | None, Option(help="most seconds of training")] = None,
+) -> int:
+    """Several methods on one target at equal cost."""
+    from tcsis.app.cli import running
+
+    names = None if methods is None else [name.strip() for name in methods.split(",")]
+    over = {
+        "run": {"preset": preset, "schedule": schedule, "time_budget": time_budget},
+        "train": {"num_steps": steps},
+        "compare": {"methods": names, "equal": equal},
+    }
+    return running.run("compare", target, run, folder, gates, printing, over)
+
+
+@app.command()
+@spread
+def evaluate(
+    run: RunFolder, gates: GateOptions, printing: PrintOptions, weighted: Weighted = False
+) -> int:
+    """Compare the draws of a run with exact answers, and judge them."""
+    from tcsis.app.cli import inspection
+
+    return inspection.evaluate(run, weighted, gates, printing)
+
+
+@app.command()
+@spread
+def report(
+    run: RunFolder,
+    printing: PrintOptions,
+    pictures: Annotated[bool, Option("--pictures", help="also write PNG files")] = False,
+) -> int:
+    """Write the report of a run again, from its results."""
+    from tcsis.app.cli import inspection
+
+    return inspection.report(run, pictures, printing)
+
+
+@app.command()
+@spread
+def show(run: RunFolder, printing: PrintOptions) -> int:
+    """What is in the folder of a run."""
+    from tcsis.app.cli import inspection
+
+    return inspection.show(run, printing)
+
+
+@app.command()
+@spread
+def paper(
+    printing: PrintOptions,
+    quick: Annotated[
+        bool, Option("--quick", help="side 4 only, short trainings: a minute or two")
+    ] = False,
+    out: Annotated[
+        str | None, Option(help="folder of the study (runs/paper, or runs/paper-quick)")
+    ] = None,
+    workers: Annotated[
+        int | None, Option(help="processes side by side, one core each (2, or all cores if fewer)")
+    ] = None,
+) -> int:
+    """The study of the paper with exact truth; goes on where it was stopped."""
+    from tcsis.app.cli import paper as module
+
+    return module.paper(quick, out, workers, printing)

@@ -1,0 +1,118 @@
+"""The study of the paper: run what is missing, then write table and figures."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tcsis.app.cli.failures import DIVERGED, FAULT, FINE, RunInterruptedError
+from tcsis.app.cli.options import PrintOptions
+from tcsis.app.cli.printing import Printer
+from tcsis.app.study import cells, output, table, workers
+from tcsis.app.study.cells import Cell
+from tcsis.app.study.plan import FULL, QUICK, Plan, Task, expected_seconds, expected_total
+from tcsis.app.study.workers import Failure
+from tcsis.basics.checks import check_integer
+
+FOLDERS = {FULL.name: Path("runs") / "paper", QUICK.name: Path("runs") / "paper-quick"}
+MOST_WORKERS = 2
+
+
+def paper(quick: bool, out: str | None, num_workers: int | None, printing: PrintOptions) -> int:
+    """Run the study and return the exit code."""
+    plan = QUICK if quick else FULL
+    folder = FOLDERS[plan.name] if out is None else Path(out)
+    command = command_line(quick, out, num_workers)
+    if num_workers is None:
+        num_workers = min(MOST_WORKERS, os.cpu_count() or 1)
+    check_integer("workers", num_workers)
+    return perform(plan, folder, num_workers, Printer(printing), command)
+
+
+def command_line(quick: bool, out: str | None, num_workers: int | None) -> str:
+    parts = ["tcsis", "paper", *(["--quick"] if quick else []), *(["--out", out] if out else [])]
+    parts += [] if num_workers is None else ["--workers", str(num_workers)]
+    return shlex.join(parts)
+
+
+def perform(plan: Plan, folder: Path, num_workers: int, printer: Printer, command: str) -> int:
+    tasks = plan.tasks()
+    kept = cells.read_all(folder, tasks)
+    for name in kept.damaged:
+        printer.note(f"note: {name} is damaged and is run again")
+    found, failures = dict(kept.cells), []
+    missing = [task for task in tasks if task not in found]
+    printer.note(announce(found, missing, num_workers))
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        results = workers.run_all(missing, folder, num_workers)
+        with bar(missing, printer.lively) as advance, closing(results):  # whatever happens here
+            for task, result in results:
+                if isinstance(result, Failure):
+                    failures.append(result)
+                else:
+                    found[task] = result
+                printer.note(line(task, result))
+                advance(task)
+        rows = output.write(plan, folder, found, failures, command, num_workers)
+    except KeyboardInterrupt:
+        said = f"{len(found)} of {len(tasks)} cells are kept in {folder}"
+        raise RunInterruptedError(f"interrupted: {said}; go on with: {command}") from None
+    printer.show(*table.as_tables(rows), f"table and figures: {folder}")
+    return report(printer, folder, rows, failures, command)
+
+
+def report(
+    printer: Printer, folder: Path, rows: list[table.Row], failures: list[Failure], command: str
+) -> int:
+    """What failed, the JSON object and the exit code."""
+    diverged = all(failure.kind == "DivergedError" for failure in failures)
+    code = (DIVERGED if diverged else FAULT) if failures else FINE
+    said = [f"{failure.task.label}: {failure.sentence}" for failure in failures]
+    printer.data(
+        {"folder": str(folder), "rows": [asdict(row) for row in rows], "failures": said,
+         "exit_code": code}
+    )  # fmt: skip
+    for sentence in said:
+        print(f"error: {sentence}", file=sys.stderr)
+    if failures:
+        printer.note(f"{len(failures)} cells failed; the same command tries them again: {command}")
+    return code
+
+
+def announce(found: dict[Task, Cell], missing: list[Task], num_workers: int) -> str:
+    if not missing:
+        return f"all {len(found)} cells are there"
+    minutes = expected_total(missing, num_workers) / 60
+    long = f"{minutes / 60:.1f} hours" if minutes > 90 else f"{max(1.0, minutes):.0f} min"
+    total = len(found) + len(missing)
+    return f"{len(missing)} of {total} cells to run, {num_workers} at a time: about {long}"
+
+
+def line(task: Task, result: Cell | Failure) -> str:
+    if isinstance(result, Failure):
+        return f"{task.label}: failed, {result.sentence}"
+    seconds = result.training_seconds + result.sampling_seconds
+    return f"{task.label}: error {result.error:.4f}, floor {result.floor:.4f}, {seconds:.1f} s"
+
+
+@contextmanager
+def bar(tasks: list[Task], enabled: bool) -> Iterator[Callable[[Task], None]]:
+    """A bar that goes by the time that cells are expected to take."""
+    columns = (
+        TextColumn("cells"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )  # fmt: skip
+    shown = Progress(*columns, console=Console(stderr=True), disable=not enabled, transient=True)
+    number = shown.add_task("cells", total=sum(map(expected_seconds, tasks)) or 1.0)
+    with shown:
+        yield lambda task: shown.advance(number, expected_seconds(task))

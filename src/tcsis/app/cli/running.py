@@ -1,0 +1,203 @@
+"""The commands that make draws: train, sample, mcmc, compare, and exact with a folder."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from tcsis.app import experiment, runs, settings
+from tcsis.app.cli.failures import FINE, GATE, RunInterruptedError
+from tcsis.app.cli.gates import check_options, check_target, failures
+from tcsis.app.cli.options import (
+    FolderOptions,
+    GateOptions,
+    PrintOptions,
+    RunOptions,
+    TargetOptions,
+)
+from tcsis.app.cli.printing import Printer, as_data, print_result
+from tcsis.app.methods import name_methods
+from tcsis.app.settings import Command, Document, Settings, merge
+from tcsis.learn import checkpoint
+from tcsis.learn.trainer import CHECKPOINT
+from tcsis.mcmc.runner import find_kernel
+
+RUNS = Path("runs")
+CHOOSING = ("method", "preset", "schedule")
+
+
+def run(
+    command: Command,
+    target: TargetOptions,
+    run: RunOptions,
+    folder: FolderOptions,
+    gates: GateOptions,
+    printing: PrintOptions,
+    over: Document,
+) -> int:
+    """Resolve the settings, run them, print and keep the outcome."""
+    printer = Printer(printing)
+    check_options(gates)
+    refuse_resuming(command, folder)
+    base = read_base(run, folder)
+    over = without_nothing(merge(over, {"target": target_table(target), "run": run_table(run)}))
+    if "train" in base and any(name in over.get("run", {}) for name in CHOOSING):
+        printer.note("note: another preset was chosen, so [train] of the file is not used")
+        del base["train"]
+    named = over.get("target", {}).get("name")
+    if named is not None and named != base.get("target", {}).get("name"):
+        base.pop("target", None)
+    document = merge(base, over)
+    for text in run.set or ():
+        document = merge(document, settings.assignment(text))
+    chosen = settings.resolve(document, command)
+    check_names(chosen)
+    check_target(gates, chosen.make_target())  # before a folder is made
+    place = make_folder(chosen, folder)
+    return perform(chosen, place, folder.resume, gates, printer)
+
+
+def sample(
+    model: str,
+    calls: int | None,
+    run: RunOptions,
+    folder: FolderOptions,
+    gates: GateOptions,
+    printing: PrintOptions,
+) -> int:
+    """Draw from the model in a folder, on the target of its config."""
+    printer = Printer(printing)
+    check_options(gates)
+    refuse_resuming("sample", folder)
+    trained = Path(model)
+    target = runs.read_config(trained)["target"]
+    own = run_table(run) | {"calls": calls, "model": str(trained.absolute())}
+    document = merge(read_base(run, folder), without_nothing({"target": target, "run": own}))
+    for text in run.set or ():
+        document = merge(document, settings.assignment(text))
+    chosen = settings.resolve(document, "sample")
+    loaded = experiment.load_model(trained, chosen.target, chosen.run.device)
+    check_target(gates, loaded.target)  # before a folder is made
+    return perform(chosen, make_folder(chosen, folder), False, gates, printer)
+
+
+def perform(
+    chosen: Settings, folder: Path | None, resume: bool, gates: GateOptions, printer: Printer
+) -> int:
+    commands = [] if folder is None else repeat_commands(chosen, folder)
+    try:
+        comparison = experiment.run(
+            chosen, folder=folder, resume=resume, progress=printer.lively, commands=commands,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        raise RunInterruptedError(how_to_go_on(chosen, folder)) from None
+    except ValueError:
+        if folder is not None and not resume:
+            runs.discard(folder)
+        raise
+    result = comparison.result
+    print_result(printer, result, folder)
+    missed = failures(result.methods[0], gates)
+    code = GATE if missed else FINE
+    where = None if folder is None else str(folder)
+    printer.data({"folder": where, **as_data(result), "missed": missed, "exit_code": code})
+    for sentence in missed:
+        print(f"error: {sentence}", file=sys.stderr)
+    return code
+
+
+# -- settings from options -----------------------------------------------------------------------
+
+
+def read_base(run: RunOptions, folder: FolderOptions) -> Document:
+    """The file that options are laid over: that of the run to resume, or the user's."""
+    if folder.resume:
+        if folder.out is None:
+            raise ValueError("resume needs --out: expected the folder of the run to go on with")
+        if run.config is not None:
+            raise ValueError("config and resume exclude each other: a run goes on with its own")
+        return runs.read_config(Path(folder.out))
+    return {} if run.config is None else settings.read(run.config)
+
+
+def target_table(options: TargetOptions) -> Document:
+    given = {
+        "name": options.target, "file": options.file, "side": parse_side(options.side),
+        "beta": options.beta, "num_values": options.num_values, "num_sites": options.num_sites,
+        "field": options.field, "boundary": options.boundary, "disorder": options.disorder,
+        "seed": options.disorder_seed,
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def parse_side(text: str | None) -> int | list[int] | None:
+    """4, or 4x6 for a box."""
+    if text is None:
+        return None
+    try:
+        sides = [int(part) for part in text.lower().split("x")]
+    except ValueError:
+        raise ValueError(f"side is {text!r}: expected an integer, or a box such as 4x6") from None
+    return sides[0] if len(sides) == 1 else sides
+
+
+def run_table(options: RunOptions) -> Document:
+    names = ("seed", "n", "device", "dtype", "threads")
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
+
+def without_nothing(document: Document) -> Document:
+    """Without entries that are None, and without tables that are empty then."""
+    kept = {section: settings.without_none(table) for section, table in document.items()}
+    return {section: table for section, table in kept.items() if table}
+
+
+def check_names(chosen: Settings) -> None:
+    """Refuse unknown methods and kernels before anything is run."""
+    if chosen.compare is not None:
+        name_methods(chosen.compare.methods)
+    if chosen.mcmc is not None:
+        find_kernel(chosen.mcmc.kernel)
+
+
+# -- folders -------------------------------------------------------------------------------------
+
+
+def make_folder(chosen: Settings, options: FolderOptions) -> Path | None:
+    """The folder that was asked for; a new one under runs for training, which always keeps."""
+    if options.out is not None:
+        return runs.open_folder(options.out, resume=options.resume, overwrite=options.overwrite)
+    if options.overwrite:
+        raise ValueError("overwrite needs --out: expected the folder to replace")
+    if chosen.run.command != "train":
+        return None
+    name = Path(chosen.target["name"].split(":")[0]).stem
+    return runs.open_folder(runs.free_folder(RUNS, name))
+
+
+def repeat_commands(chosen: Settings, folder: Path) -> list[str]:
+    """Commands that repeat the run, or go on from it."""
+    config = str(folder / runs.CONFIG)
+    commands: list[list[Any]] = [
+        ["tcsis", chosen.run.command, "--config", config, "--out", f"{folder}-again"]
+    ]
+    if chosen.run.command == "sample":
+        commands[0].insert(2, str(chosen.run.model))
+    if chosen.run.command in settings.TRAINED:
+        commands.append(["tcsis", "sample", str(folder), "--seed", str(chosen.run.seed + 1)])
+    commands.append(["tcsis", "evaluate", str(folder)])
+    return [shlex.join(command) for command in commands]
+
+
+def refuse_resuming(command: Command, options: FolderOptions) -> None:
+    if options.resume and command not in settings.TRAINED:
+        raise ValueError(f"resume is for training: {command} starts afresh, with --overwrite")
+
+
+def how_to_go_on(chosen: Settings, folder: Path | None) -> str:
+    if folder is None or not checkpoint.exists(folder / CHECKPOINT):
+        return "interrupted before there was anything to save"
+    command = shlex.join(["tcsis", chosen.run.command, "--resume", "--out", str(folder)])
+    return f"interrupted: the state is saved in {folder}; go on with: {command}"

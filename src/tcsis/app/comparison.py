@@ -1,0 +1,126 @@
+"""``tcsis.compare``: several methods on one target at equal cost.
+
+The first method is the reference: it runs as it is, and what it spent, training included, is the
+budget of the others; see ``tcsis.app.methods``.  Trials, machines and clocks are never exact, so every
+row states what its method really used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tcsis.app.methods import Entry, Equal, Named, Plan, check_equal, name_methods
+from tcsis.app.report import write_report
+from tcsis.app.results import Result, TrainingPoint
+from tcsis.app.summaries import compare_results
+from tcsis.app.tables import as_html, as_table
+from tcsis.app.trajectory import film, score_pairs
+from tcsis.basics.checks import check_integer
+from tcsis.draws import Draws
+from tcsis.learn.config import Config
+from tcsis.learn.learned import Learned
+from tcsis.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Draws of every method by name, and the ``result`` that tables and reports are made of."""
+
+    target: Target
+    methods: dict[str, Draws]
+    result: Result
+    models: dict[str, Learned] = field(default_factory=dict)
+
+    def table(self) -> Table:
+        """A table for the terminal."""
+        return as_table(self.result)
+
+    def report(self, path: str | Path) -> None:
+        """Write the report, one HTML page."""
+        write_report(self.result, path)
+
+    def __str__(self) -> str:
+        console = Console(width=140, highlight=False)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get()
+
+    def _repr_html_(self) -> str:
+        return as_html(self.result)
+
+
+def compare(
+    target: Target,
+    methods: Sequence[Named] = ("tcsis", "glauber"),
+    n: int = 10_000,
+    *,
+    seed: int = 0,
+    equal: Equal = "seconds",
+    preset: str = "fast",
+    schedule: str = "sequential",
+    config: Config | None = None,
+    steps: int | None = None,
+    time_budget: float | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_every: float = 30.0,
+    progress: bool = True,
+    about: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Run ``methods`` on ``target`` at equal cost; see the head of this module.
+
+    A method is "tcsis", "tcsis-unbiased", "leaps", "learning-free", "population-annealing",
+    "exact", the name of a kernel of ``tcsis.mcmc``, or a pair of a name and ready draws or a
+    trained model.
+    ``equal`` says in what the cost is equal: "seconds" of wall time or "densities", evaluations of
+    log p̄.  ``preset`` to ``checkpoint_every`` are those of ``tcsis.train``; ``about`` holds
+    ``config``, ``commands`` and ``environment`` for the report.
+    """
+    plan = Plan(
+        target, check_integer("n", n), seed, check_equal(equal), progress,
+        {
+            "preset": preset, "schedule": schedule, "config": config, "steps": steps,
+            "time_budget": time_budget, "folder": folder, "resume": resume,
+            "checkpoint_every": checkpoint_every,
+        },
+    )  # fmt: skip
+    entries: dict[str, Entry] = {}
+    for name, make in name_methods(methods).items():
+        if len(methods) > 1:
+            plan.note(f"{name} ...")
+        reference = next(iter(entries.values()), None)
+        entries[name] = make(plan, None if reference is None else reference.total)
+    return gather(plan, entries, about or {})
+
+
+def gather(plan: Plan, entries: dict[str, Entry], about: Mapping[str, Any]) -> Comparison:
+    models = {name: entry.model for name, entry in entries.items() if entry.model is not None}
+    first = next(iter(models.values()), None)
+    # densities are counted with those of training, as the price of a method is
+    paid = {
+        name: replace(entry.draws, num_density_calls=entry.total.densities)
+        for name, entry in entries.items()
+    }
+    seconds = {name: entry.training.seconds for name, entry in entries.items()}
+    result = compare_results(
+        plan.target, paid, training_seconds=seconds, **pictures_of(first, plan.seed), **about
+    )
+    draws = {name: entry.draws for name, entry in entries.items()}
+    return Comparison(plan.target, draws, result, models)
+
+
+def pictures_of(model: Learned | None, seed: int) -> dict[str, Any]:
+    """What a report shows of a trained model beside its draws."""
+    if model is None:
+        return {}
+    history = [
+        {name: value for name, value in record.items() if name in TrainingPoint.model_fields}
+        for record in model.history
+    ]
+    return {"film": film(model, seed), "scores": score_pairs(model, seed), "history": history}

@@ -1,0 +1,230 @@
+"""Methods by name, each within a budget.
+
+A method without a budget runs as it is.  With one it spends it on the same number of draws: chains
+by taking more steps, annealing by climbing a finer ladder.  Short trials tell what a step costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from rich.console import Console
+
+from tcsis import exact, mcmc
+from tcsis.draws import Draws
+from tcsis.learn.config import Method
+from tcsis.learn.learned import Learned
+from tcsis.learn.trainer import train
+from tcsis.mcmc.runner import KERNELS
+from tcsis.peers import leaps
+from tcsis.reverse.unlearned import learning_free
+from tcsis.targets.base import Target
+
+Equal = Literal["seconds", "densities"]
+Named = str | tuple[str, Draws | Learned]
+
+LEARNED: dict[str, Method] = {"tcsis": "self-normalized", "tcsis-unbiased": "unbiased"}
+NUM_CHAINS = 100
+BURN_IN = 0.2
+"""Share of a chain's steps that is dropped."""
+DEFAULT_STEPS = 2_000
+TRIAL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A price or a budget, in wall time and in density evaluations."""
+
+    seconds: float
+    densities: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one method gave, and what its training cost before."""
+
+    draws: Draws
+    training: Spent = Spent(0.0, 0.0)
+    model: Learned | None = None
+
+    @property
+    def total(self) -> Spent:
+        return Spent(
+            self.training.seconds + self.draws.seconds,
+            self.training.densities + self.draws.num_density_calls,
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every method is told."""
+
+    target: Target
+    n: int
+    seed: int
+    equal: Equal
+    progress: bool
+    training: dict[str, Any]
+
+    def note(self, text: str) -> None:
+        if self.progress:
+            Console(stderr=True, highlight=False).print(text)
+
+
+# -- by name -------------------------------------------------------------------------------------
+
+Maker = Callable[[Plan, Spent | None], Entry]
+
+
+def name_methods(methods: Sequence[Named]) -> dict[str, Maker]:
+    """A function for every method, by the name it goes by in tables."""
+    makers: dict[str, Maker] = {}
+    for method in methods:
+        name, maker = (method, find_maker(method)) if isinstance(method, str) else ready(method)
+        if name in makers:
+            raise ValueError(f"methods has {name!r} twice: expected every name once")
+        makers[name] = maker
+    if not makers:
+        raise ValueError("methods is empty: expected at least one")
+    return makers
+
+
+def find_maker(name: str) -> Maker:
+    own: dict[str, Maker] = {
+        "learning-free": without_learning,
+        "population-annealing": by_annealing,
+        "exact": exactly,
+        "leaps": by_leaps,
+    }
+    if name in LEARNED:
+        return lambda plan, budget: by_training(plan, budget, LEARNED[name])
+    if name in KERNELS:
+        return lambda plan, budget: by_chains(plan, budget, name)
+    if name in own:
+        return own[name]
+    known = [*LEARNED, *own, *KERNELS]
+    close = get_close_matches(name, known, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise ValueError(f"method is {name!r}: expected one of {', '.join(known)}{hint}")
+
+
+def ready(method: tuple[str, Draws | Learned]) -> tuple[str, Maker]:
+    """A name with draws that are there already, or with a model to draw from."""
+    if not isinstance(method, tuple) or len(method) != 2 or not isinstance(method[0], str):
+        raise ValueError(f"method is {method!r}: expected a name, or a name with draws or a model")
+    name, value = method
+    if isinstance(value, Draws):
+        return name, lambda plan, budget: Entry(value)
+    if isinstance(value, Learned):
+        return name, lambda plan, budget: draw_from(value, plan)
+    raise ValueError(
+        f"method {name!r} is a {type(value).__name__}: expected Draws or a trained model"
+    )
+
+
+def by_training(plan: Plan, budget: Spent | None, method: Method) -> Entry:
+    """As the preset has it where it comes first; after that, as long as the first one took."""
+    options = dict(plan.training)
+    if options["config"] is not None and options["config"].method != method:
+        options |= {"config": None, "folder": None, "resume": False}
+    options["time_budget"] = time_limit(plan, budget)
+    model = train(plan.target, method, seed=plan.seed, progress=plan.progress, **options)
+    return draw_from(model, plan)
+
+
+def draw_from(model: Learned, plan: Plan) -> Entry:
+    draws = model.sample(plan.n, seed=plan.seed)
+    return Entry(draws, Spent(model.seconds, model.num_density_calls), model)
+
+
+def by_leaps(plan: Plan, budget: Spent | None) -> Entry:
+    """LEAPS, trained as long as the first method took."""
+    model = leaps.train(
+        plan.target, seed=plan.seed, steps=plan.training["steps"],
+        time_budget=time_limit(plan, budget), progress=plan.progress,
+    )  # fmt: skip
+    draws = model.sample(plan.n, seed=plan.seed)
+    return Entry(draws, Spent(model.seconds, model.num_density_calls))
+
+
+def time_limit(plan: Plan, budget: Spent | None) -> float | None:
+    """Of a training: what was asked for, and no more than the first method took."""
+    asked: float | None = plan.training["time_budget"]
+    if budget is None or plan.equal != "seconds":
+        return asked
+    return min(asked or budget.seconds, budget.seconds)
+
+
+def by_chains(plan: Plan, budget: Spent | None, kernel: str) -> Entry:
+    """Chains whose kept draws are spread evenly over the steps after burn-in."""
+    num_chains = min(NUM_CHAINS, plan.n)
+    num_steps = DEFAULT_STEPS
+    if budget is not None:
+        num_steps = affordable(
+            plan, budget, lambda steps: run_chains(plan, kernel, num_chains, steps, steps)
+        )
+    burn_in = int(BURN_IN * num_steps)
+    num_draws = max(1, min(-(-plan.n // num_chains), num_steps - burn_in))
+    thin = (num_steps - burn_in) // num_draws
+    burn_in = num_steps - thin * num_draws
+    return Entry(run_chains(plan, kernel, num_chains, num_steps, thin, burn_in))
+
+
+def run_chains(
+    plan: Plan, kernel: str, num_chains: int, num_steps: int, thin: int, burn_in: int = 0
+) -> Draws:
+    return mcmc.sample(
+        plan.target, kernel, num_chains=num_chains, num_steps=num_steps, burn_in=burn_in,
+        thin=thin, seed=plan.seed, progress=plan.progress,
+    )  # fmt: skip
+
+
+def without_learning(plan: Plan, budget: Spent | None) -> Entry:
+    def anneal(num_rungs: int) -> Draws:
+        sampler = learning_free(plan.target, num_rungs=num_rungs)
+        return sampler.sample(plan.n, seed=plan.seed)
+
+    return Entry(anneal(500 if budget is None else affordable(plan, budget, anneal)))
+
+
+def by_annealing(plan: Plan, budget: Spent | None) -> Entry:
+    def anneal(num_rungs: int) -> Draws:
+        population = mcmc.population_annealing(
+            plan.target, num_replicas=plan.n, num_rungs=num_rungs, seed=plan.seed
+        )
+        return population.draws.flat
+
+    return Entry(anneal(50 if budget is None else affordable(plan, budget, anneal)))
+
+
+def exactly(plan: Plan, budget: Spent | None) -> Entry:
+    return Entry(exact.draw(plan.target, plan.n, seed=plan.seed))
+
+
+# -- equal cost ----------------------------------------------------------------------------------
+
+
+def affordable(plan: Plan, budget: Spent, run: Callable[[int], Draws]) -> int:
+    """The amount of steps or rungs that the budget pays for, as trials of growing length tell."""
+    run(1)  # compiles what is compiled
+    fixed, amount = price(run(1), plan.equal), 2
+    draws = run(amount)
+    while draws.seconds < min(TRIAL_SECONDS, budget.seconds / 20):
+        amount *= 4
+        draws = run(amount)
+    trial = price(draws, plan.equal)
+    each = max((trial - fixed) / (amount - 1), trial / amount / 10)  # the clock may jitter
+    return max(1, 1 + int((getattr(budget, plan.equal) - fixed) / max(each, 1e-12)))
+
+
+def price(draws: Draws, equal: Equal) -> float:
+    return draws.seconds if equal == "seconds" else draws.num_density_calls
+
+
+def check_equal(equal: Equal) -> Equal:
+    if equal not in ("seconds", "densities"):
+        raise ValueError(f"equal is {equal!r}: expected seconds or densities")
+    return equal

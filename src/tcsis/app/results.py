@@ -1,0 +1,176 @@
+"""Results as plain JSON: all that a report shows, and nothing that needs the draws again.
+
+``tcsis.app.summaries`` makes them from draws; ``Result.save`` and ``Result.load`` are the file.  A
+number that is not finite, or that a method cannot give, is null.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+MAX_PAIRS = 2_000
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Histogram(Frozen):
+    """Probabilities of levels, or of bins about their centres."""
+
+    values: list[float]
+    probabilities: list[float]
+
+
+class Correlation(Frozen):
+    """G(r) for r = 0..max_distance and its standard errors."""
+
+    values: list[float]
+    errors: list[float]
+
+
+class Judgement(Frozen):
+    level: str
+    why: str
+
+
+class Observation(Frozen):
+    """One row of an evaluation; a vector too long to show is left out of ``estimate``."""
+
+    name: str
+    estimate: list[float] | None = None
+    exact: list[float] | None = None
+    error: float | None = None
+    floor: float | None = None
+
+
+class Traces(Frozen):
+    """Energies of a few chains, (chain, draw), at the ``draws`` that were kept."""
+
+    draws: list[int]
+    energies: list[list[float | None]]
+
+
+class MethodResult(Frozen):
+    """What one method gave.  ``weighted`` says whether pictures and verdict use its weights."""
+
+    name: str
+    n: int
+    num_effective: float
+    seconds: float
+    training_seconds: float
+    num_density_calls: float
+    num_network_calls: float
+    acceptance: float | None
+    log_z: float | None
+    log_z_error: float | None
+    ess: float | None
+    elbo: float | None
+    pareto_k: float | None
+    weighted: bool
+    verdict: Judgement
+    rows: list[Observation]
+    weighted_rows: list[Observation]
+    correlation: Correlation | None
+    magnetization: Histogram | None
+    energy: Histogram
+    states: list[list[int]]
+    traces: Traces | None
+
+
+class TargetResult(Frozen):
+    name: str
+    spec: dict[str, Any]
+    num_sites: int
+    num_values: int
+    shape: list[int] | None
+    boundary: str | None
+
+
+class ExactResult(Frozen):
+    """``correlation_deviation`` is that of one independent draw at each distance: n of them know
+    G(r) to correlation_deviation/√n."""
+
+    method: str
+    log_z: float
+    mean_energy: float
+    correlation: list[float] | None = None
+    correlation_deviation: list[float] | None = None
+    magnetization: Histogram | None = None
+    energy: Histogram | None = None
+    states: list[list[int]] = []
+
+
+class Frame(Frozen):
+    """A state on its way from noise to sample; ``times`` holds one time, or one for each site."""
+
+    times: list[float]
+    tokens: list[int]
+
+
+class ScorePairs(Frozen):
+    """Learned and exact log-scores of the same moves."""
+
+    learned: list[float]
+    exact: list[float]
+
+    @model_validator(mode="after")
+    def check_lengths(self) -> ScorePairs:
+        if len(self.learned) != len(self.exact) or len(self.learned) > MAX_PAIRS:
+            raise ValueError(
+                f"{len(self.learned)} learned and {len(self.exact)} exact scores: "
+                f"expected equally many, at most {MAX_PAIRS}"
+            )
+        return self
+
+
+class TrainingPoint(Frozen):
+    seconds: float | None = None
+    step: int | None = None
+    loss: float | None = None
+    error: float | None = None
+    ess: float | None = None
+    elbo: float | None = None
+
+
+class Result(Frozen):
+    """All methods on one target, the main one first."""
+
+    target: TargetResult
+    exact: ExactResult | None
+    methods: list[MethodResult]
+    film: list[Frame] | None = None
+    scores: ScorePairs | None = None
+    history: list[TrainingPoint] = []
+    config: str = ""
+    commands: list[str] = []
+    environment: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def check_methods(self) -> Result:
+        if not self.methods:
+            raise ValueError("methods is empty: expected at least one")
+        return self
+
+    def save(self, path: str | Path) -> None:
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Result:
+        try:
+            return cls.model_validate_json(Path(path).read_bytes())
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read ({error.strerror}): expected a file") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ValueError(
+                f"{path} is not a result of tcsis ({where + ': ' if where else ''}{first['msg']})"
+            ) from None

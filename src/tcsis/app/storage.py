@@ -1,0 +1,152 @@
+"""Draws on disk: one NetCDF file that ArviZ and xarray read.
+
+    posterior/x                   (chain, draw, site)  uint8
+    sample_stats/energy           (chain, draw)        -log p̄
+    sample_stats/log_weight       (chain, draw)        where the draws have weights
+
+Independent draws are one chain, and come back without its axis.  The attributes of the file hold
+the target's ``repr``, what the draws cost, a checksum, and what the caller adds.  A file bears its
+name only once it is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5netcdf
+import h5py
+import numpy as np
+import torch
+
+from tcsis.draws import Draws
+from tcsis.targets.base import Target
+
+FORMAT = "tcsis-draws"
+AXES = ("chain", "draw", "site")
+COSTS = ("seconds", "num_density_calls", "num_network_calls", "acceptance")
+OWN = ("format", "independent", "target", "sha256", *COSTS)
+UNREADABLE = (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError)
+"""What h5py passes on from a file that is damaged or not its own."""
+
+Attribute = str | int | float
+
+
+def write_draws(
+    path: str | Path, draws: Draws, target: Target, attrs: Mapping[str, Attribute] | None = None
+) -> None:
+    """Write draws, their energies and their costs; ``attrs`` are strings and numbers to keep."""
+    path = Path(path)
+    attrs = dict(attrs or {})
+    check_attributes(attrs)
+    draws = replace(draws, x=target.check(draws.x.to(target.device)).to(torch.uint8))
+    if draws.x.ndim > 3:
+        raise ValueError(
+            f"draws.x has shape {tuple(draws.x.shape)}: expected (n, d) or (chain, draw, site)"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".tmp-{uuid.uuid4().hex}")
+    try:
+        with h5netcdf.File(temporary, "w") as file:
+            file.attrs.update(attrs | own_attributes(draws, target))
+            write_groups(file, draws, target)
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)  # still there only if something failed
+
+
+def read_draws(path: str | Path) -> tuple[Draws, dict[str, Any]]:
+    """The draws of a file and its attributes."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file: expected draws that tcsis wrote")
+    try:
+        with h5py.File(path, "r") as file:  # which, unlike h5netcdf, closes what it cannot read
+            attrs = {name: plain(value) for name, value in file.attrs.items()}
+            if attrs["format"] != FORMAT:
+                raise ValueError(f"not of the format {FORMAT}")
+            return read_groups(file, attrs), attrs
+    except UNREADABLE as error:
+        raise ValueError(
+            f"{path} cannot be read ({error}): expected draws as tcsis wrote them"
+        ) from None
+
+
+def check_attributes(attrs: Mapping[str, Attribute]) -> None:
+    for name, value in attrs.items():
+        if name in OWN:
+            raise ValueError(f"attribute {name!r} is written by tcsis: expected another name")
+        if isinstance(value, bool) or not isinstance(value, Attribute):
+            raise ValueError(
+                f"attribute {name!r} is a {type(value).__name__}: expected a string or a number"
+            )
+
+
+def own_attributes(draws: Draws, target: Target) -> dict[str, Attribute]:
+    costs = {name: getattr(draws, name) for name in COSTS}
+    return {
+        "format": FORMAT,
+        "independent": int(draws.x.ndim == 2),
+        "target": repr(target),
+        "sha256": digest(draws),
+        **{name: float(cost) for name, cost in costs.items() if cost is not None},
+    }
+
+
+def write_groups(file: h5netcdf.File, draws: Draws, target: Target) -> None:
+    energy = target.energy(draws.x.to(target.device)).cpu().numpy()
+    x = draws.x.cpu().numpy()
+    shape = x.shape if x.ndim == 3 else (1, *x.shape)
+    posterior = make_group(file, "posterior", dict(zip(AXES, shape, strict=True)))
+    write_variable(posterior, "x", x.reshape(shape))
+    stats = make_group(file, "sample_stats", dict(zip(AXES[:2], shape[:2], strict=True)))
+    write_variable(stats, "energy", energy.reshape(shape[:2]))
+    if draws.log_weight is not None:
+        write_variable(stats, "log_weight", draws.log_weight.cpu().numpy().reshape(shape[:2]))
+
+
+def make_group(file: h5netcdf.File, name: str, sizes: dict[str, int]) -> h5netcdf.Group:
+    """A group with its axes, each numbered from zero."""
+    group = file.create_group(name)
+    group.dimensions = sizes
+    for axis, size in sizes.items():
+        group.create_variable(axis, (axis,), data=np.arange(size))
+    return group
+
+
+def write_variable(group: h5netcdf.Group, name: str, values: np.ndarray) -> None:
+    axes = tuple(group.dimensions)
+    group.create_variable(name, axes, data=values, compression="gzip", compression_opts=1)
+
+
+def read_groups(file: h5py.File, attrs: dict[str, Any]) -> Draws:
+    x = torch.from_numpy(file["posterior/x"][...])
+    if x.ndim != 3 or x.dtype != torch.uint8:
+        raise ValueError(f"x has shape {tuple(x.shape)} and dtype {x.dtype}")
+    stats = file["sample_stats"]
+    log_weight = torch.from_numpy(stats["log_weight"][...]) if "log_weight" in stats else None
+    draws = Draws(x, log_weight, **{name: attrs[name] for name in COSTS if name in attrs})
+    # lost pieces of a damaged file may read as zeros
+    if digest(draws) != attrs["sha256"]:
+        raise ValueError("the draws do not match their checksum")
+    return draws.flat if attrs["independent"] else draws
+
+
+def digest(draws: Draws) -> str:
+    """SHA-256 of the tokens and weights."""
+    sha256 = hashlib.sha256()
+    for values in draws.to_numpy().values():
+        sha256.update(np.ascontiguousarray(values).data)
+    return sha256.hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """An attribute as a Python value."""
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value

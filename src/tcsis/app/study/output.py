@@ -1,0 +1,123 @@
+"""The folder of a study.
+
+cells/                one file for every run
+table.md, table.csv   a row for every setting and method
+*.png                 the figures
+index.md              how it was made
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+from tcsis.app import runs
+from tcsis.app.study import plots
+from tcsis.app.study.cells import Cell
+from tcsis.app.study.plan import Plan, Task
+from tcsis.app.study.table import Row, as_csv, as_markdown, make_rows
+from tcsis.app.study.workers import Failure
+
+DPI = 160
+PACKAGES = ("tcsis", "torch", "numba", "numpy")
+
+
+def write(
+    plan: Plan,
+    folder: Path,
+    cells: dict[Task, Cell],
+    failures: Sequence[Failure],
+    command: str,
+    workers: int,
+) -> list[Row]:
+    """Everything but the cells, from the cells; returns the rows of the table."""
+    rows = make_rows(plan, cells)
+    runs.write_text(folder / "table.md", table_page(plan, rows))
+    runs.write_text(folder / "table.csv", as_csv(rows))
+    for name, figure in plots.figures(plan, cells).items():
+        figure.savefig(folder / f"{name}.png", dpi=DPI)
+    runs.write_text(folder / "index.md", index_page(plan, failures, command, workers))
+    return rows
+
+
+def table_page(plan: Plan, rows: Sequence[Row]) -> str:
+    return f"""# The study of the paper: table
+
+{plan.num_draws:,} draws a run; [how it was made, and the figures](index.md). An error is the mean
+of |G(r) − exact| over all distances r ≥ 1, its mean ± sample standard deviation over the seeds, for
+draws as they come, and by their weights in rows called corrected. The floor is the error that as
+many perfect independent draws would show. Weighted errors, ESS and log Z are from the weights of
+the draws' paths; log Z error is the largest of the seeds. P(m > 0) is the share of draws with a
+positive mean spin. Densities are evaluations of log p̄, those of training and drawing together;
+calls are evaluations of the network for one draw. The last state of a chain is one draw.
+
+{as_markdown(rows)}"""
+
+
+def index_page(plan: Plan, failures: Sequence[Failure], command: str, workers: int) -> str:
+    pictures = "\n".join(f"![{text}]({name}.png)\n" for name, text in CAPTIONS.items())
+    settings = "; ".join(setting.name for setting in plan.settings)
+    environment = ", ".join(
+        [f"Python {platform.python_version()}"]
+        + [f"{package} {runs.find_version(package)}" for package in PACKAGES]
+    )
+    return f"""# The study of the paper
+
+The experiments of *Sampling from Energy distributions with Target Concrete Score Identity* on
+periodic Ising lattices, with exact answers beside every number.
+
+    {command}
+
+writes this folder: the [table](table.md), the same as [CSV](table.csv), the figures below, and one
+file for every run in `cells`. A run that is finished is not run again.
+
+Settings: {settings}.
+{budget(plan)}
+Processes side by side, one core each: {workers} on {os.cpu_count()} cores, {platform.machine()}.
+{environment}.
+{failed(failures)}
+{pictures}
+## Methods
+
+{METHODS_TEXT}"""
+
+
+CAPTIONS = {
+    "error": "Error of G(r) over its floor, every method and setting",
+    "correlation": "G(r) of every method, on the exact values",
+    "correlation_error": "Error of G(r) at every distance, beside its floor",
+    "magnetization": "The distribution of the mean spin",
+}
+
+METHODS_TEXT = """\
+- TCSIS, self-normalised: what `tcsis.train` does by default, the sequential schedule.
+- TCSIS, self-normalised, paper's estimator: the paper's process, all sites at one time, with
+  estimates from N draws a state as in its Table 1 (shared by all ratios, as in its Appendix A.2),
+  its proposal, score entropy and Euler steps; a light network, a rate of 2e-3 with warm-up and
+  decay, and at side 10 batches of 16, for there are minutes and not days.
+- TCSIS, unbiased: the same network as the first, trained on the marginal with log Z beside it.
+- LEAPS: draws as they come; corrected: estimates by its continuous-time weights. Beyond its paper,
+  the rates start from a skip term made of the target's own conditionals, walkers are swept by Gibbs
+  moves, and the weights go by the trapezoidal rule; each was measured to help.
+- GWG: as many steps from noise as the samplers have calls, as in the paper's appendix.
+- Glauber: 10,000 single-site steps from noise; every draw is the end of a chain of its own.
+- exact: independent exact draws, the floor made visible.
+"""
+
+
+def budget(plan: Plan) -> str:
+    """How long trainings were, in a sentence."""
+    if plan.training_seconds is None:
+        steps = "; ".join(f"{m.title}: {m.quick_steps}" for m in plan.methods if m.trained)
+        return f"Quick: trainings of a few seconds, by steps. {steps}."
+    limits = ", ".join(f"{s:g} s at side {side}" for side, s in plan.training_seconds.items())
+    return f"The paper left out side 10 at β = 0.6. A training takes at most {limits}."
+
+
+def failed(failures: Sequence[Failure]) -> str:
+    if not failures:
+        return ""
+    lines = "\n".join(f"- {failure.task.label}: {failure.sentence}" for failure in failures)
+    return f"\nRuns that failed, and are not in the table:\n\n{lines}\n"

@@ -1,0 +1,119 @@
+"""Many cells, several processes side by side, one core each.
+
+A process that is started anew reads its number of threads from the environment, so that is set
+before, and what a cell gives does not depend on how many of them run.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numba
+import torch
+
+from tcsis.app.study import cells
+from tcsis.app.study.cells import Cell
+from tcsis.app.study.plan import Task
+from tcsis.learn.training import DivergedError
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that could not be made: the kind of the error, and its sentence."""
+
+    task: Task
+    kind: str
+    sentence: str
+
+
+def run_all(
+    tasks: list[Task], folder: Path, workers: int
+) -> Generator[tuple[Task, Cell | Failure], None, None]:
+    """Run and keep every cell, yielding each as it is finished.
+
+    A cell that fails comes as a ``Failure``, and the others go on.  An interrupt, or closing the
+    generator, ends the processes at once; cells that are finished by then are kept.
+    """
+    if not tasks:
+        return
+    before = set(multiprocessing.active_children())
+    with one_thread(), ProcessPoolExecutor(
+        min(workers, len(tasks)), multiprocessing.get_context("spawn"), prepare
+    ) as pool:  # fmt: skip
+        try:
+            with deaf():
+                futures = {pool.submit(work, task, folder): task for task in tasks}
+            for future in as_completed(futures):
+                yield futures[future], outcome_of(future, futures[future])
+        except BaseException:  # an interrupt, most of all
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(multiprocessing.active_children()) - before:
+                process.terminate()
+            raise
+
+
+def work(task: Task, folder: Path) -> Cell | Failure:
+    """One cell, in a process of its own."""
+    try:
+        cell = cells.run(task)
+        cells.keep(folder, task, cell)
+    except Exception as error:
+        return Failure(task, type(error).__name__, sentence_of(error))
+    return cell
+
+
+def sentence_of(error: Exception) -> str:
+    """One line; with the kind of error where it was not written for a reader."""
+    text = " ".join(str(error).split())
+    written = isinstance(error, ValueError | DivergedError)
+    return text if written and text else f"{type(error).__name__}: {text}"
+
+
+def outcome_of(future: Future[Cell | Failure], task: Task) -> Cell | Failure:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        sentence = "a worker process was ended from outside, for want of memory perhaps"
+        return Failure(task, type(error).__name__, sentence)
+
+
+def prepare() -> None:
+    """In a new process: one thread."""
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Processes that are started meanwhile leave interrupts to the one that started them, from
+    their first moment on."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The environment that new processes are to have."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

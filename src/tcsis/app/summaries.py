@@ -1,0 +1,296 @@
+"""From draws to results: every number and every curve that a report shows.
+
+summarise(name, draws, target)        one method, as a ``MethodResult``
+compare_results(target, draws, ...)   several on one target, as a ``Result``
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tcsis import exact
+from tcsis.app.results import (
+    MAX_PAIRS,
+    Correlation,
+    ExactResult,
+    Frame,
+    Histogram,
+    Judgement,
+    MethodResult,
+    Observation,
+    Result,
+    ScorePairs,
+    TargetResult,
+    Traces,
+    TrainingPoint,
+)
+from tcsis.draws import Draws
+from tcsis.judging import metrics, weights
+from tcsis.judging.evaluation import NUM_REFERENCE, REFERENCE_SEED, Evaluation, evaluate, spread
+from tcsis.judging.evidence import effective_draws, uses_weights
+from tcsis.judging.verdict import judge
+from tcsis.targets.base import Target
+from tcsis.targets.spec import describe
+
+NUM_STATES = 16
+NUM_TRACES = 4
+MAX_TRACE = 500
+MAX_LEVELS = 64
+"""Energies are counted level by level up to this many levels, and above it in ``NUM_BINS`` bins."""
+NUM_BINS = 40
+MIN_CHAINS = 8
+"""From which on the spread between chains gives a standard error."""
+
+
+def compare_results(
+    target: Target,
+    draws: Mapping[str, Draws],
+    *,
+    training_seconds: Mapping[str, float] | None = None,
+    brackets: Mapping[str, weights.Bracket] | None = None,
+    film: Sequence[tuple[Tensor, Tensor]] | None = None,
+    scores: tuple[Tensor, Tensor] | None = None,
+    history: Sequence[Mapping[str, float]] = (),
+    config: str = "",
+    commands: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Result:
+    """Summarise several methods, the main one first, by name.
+
+    ``training_seconds`` and ``brackets`` go by the same names.  ``film`` is one reverse trajectory,
+    pairs of times () or (d,) and tokens (d,), noise first; ``scores`` are learned and exact
+    log-scores of the same moves; ``history`` holds any of the fields of ``TrainingPoint``.
+    """
+    if not draws:
+        raise ValueError("draws is empty: expected at least one method")
+    reference = []
+    if exact.drawable(target):
+        reference = [exact.draw(target, NUM_REFERENCE, seed=REFERENCE_SEED).x]
+    every = reference + [part.x for part in draws.values()]
+    levels = energy_levels([energies(x, target) for x in every])
+    return Result(
+        target=describe_target(target),
+        exact=summarise_exact(target, levels, *reference) if exact.solvable(target) else None,
+        methods=[
+            summarise(
+                name, part, target, levels=levels,
+                training_seconds=(training_seconds or {}).get(name, 0.0),
+                bracket=(brackets or {}).get(name),
+            )
+            for name, part in draws.items()
+        ],
+        film=None if film is None else [frame(times, tokens) for times, tokens in film],
+        scores=None if scores is None else thin_pairs(*scores),
+        history=[TrainingPoint(**finite_entries(point)) for point in history],
+        config=config,
+        commands=list(commands),
+        environment=dict(environment or {}),
+    )  # fmt: skip
+
+
+def summarise(
+    name: str,
+    draws: Draws,
+    target: Target,
+    *,
+    training_seconds: float = 0.0,
+    bracket: weights.Bracket | None = None,
+    levels: Tensor | None = None,
+) -> MethodResult:
+    """One method.  ``levels`` are the energies to count by, those of the draws by default."""
+    flat = draws.flat
+    weighted = uses_weights(draws)
+    rows = evaluate(draws, target)
+    weighted_rows = evaluate(draws, target, weighted=True) if weighted else None
+    if levels is None:
+        levels = energy_levels([energies(draws.x, target)])
+    num_effective = effective_draws(draws, target, weighted=weighted)
+    p = flat.weights if weighted else None
+    verdict = judge(draws, target, evaluation=weighted_rows or rows, bracket=bracket)
+    return MethodResult(
+        name=name,
+        n=len(flat),
+        num_effective=num_effective,
+        seconds=draws.seconds,
+        training_seconds=training_seconds,
+        num_density_calls=draws.num_density_calls,
+        num_network_calls=draws.num_network_calls,
+        acceptance=draws.acceptance,
+        log_z=finite(draws.log_z),
+        log_z_error=finite(draws.log_z_error),
+        ess=finite(draws.ess),
+        elbo=finite(draws.elbo),
+        pareto_k=None if draws.log_weight is None else finite(weights.trust(draws).pareto_k),
+        weighted=weighted,
+        verdict=Judgement(level=verdict.level, why=verdict.why),
+        rows=observations(rows),
+        weighted_rows=[] if weighted_rows is None else observations(weighted_rows),
+        correlation=correlate(draws, target, p),
+        magnetization=magnetize(flat, p) if target.num_values == 2 else None,
+        energy=count_energies(energies(flat.x, target), levels, p),
+        states=some_states(draws.x),
+        traces=trace_chains(draws, target) if draws.x.ndim == 3 else None,
+    )
+
+
+def summarise_exact(target: Target, levels: Tensor, x: Tensor | None = None) -> ExactResult:
+    """The exact answers, and what independent exact draws ``x`` show where these can be made."""
+    truth = exact.solve(target)
+    m = truth.magnetization
+    found = ExactResult(
+        method=truth.method,
+        log_z=truth.log_z,
+        mean_energy=truth.mean_energy,
+        correlation=None if truth.correlation is None else truth.correlation.tolist(),
+        magnetization=None if m is None else as_histogram(m.values, m.probabilities),
+    )
+    if x is None:
+        return found
+    table = truth.enumeration
+    energy = (
+        count_energies(energies(x, target), levels, None)
+        if table is None
+        else count_energies(-table.log_density.double(), levels, table.p)
+    )
+    deviation = None
+    if target.lattice is not None:
+        marginals = metrics.site_marginals(x, target.num_values)
+        deviation = spread(metrics.correlation_terms(x, target.lattice, marginals)).tolist()
+    return found.model_copy(
+        update={
+            "correlation_deviation": deviation,
+            "energy": energy,
+            "states": x[:NUM_STATES].tolist(),
+        }
+    )
+
+
+# -- the parts -----------------------------------------------------------------------------------
+
+
+def describe_target(target: Target) -> TargetResult:
+    lattice = target.lattice
+    return TargetResult(
+        name=repr(target),
+        spec=describe(target)[0],
+        num_sites=target.num_sites,
+        num_values=target.num_values,
+        shape=None if lattice is None else list(lattice.shape),
+        boundary=None if lattice is None else lattice.boundary,
+    )
+
+
+def observations(evaluation: Evaluation) -> list[Observation]:
+    return [
+        Observation(
+            name=row.name,
+            estimate=short(row.estimate),
+            exact=short(row.exact),
+            error=finite(row.error),
+            floor=finite(row.floor),
+        )
+        for row in evaluation.rows
+    ]
+
+
+def short(values: Tensor | None) -> list[float] | None:
+    """A vector of at most five finite entries, as a list."""
+    if values is None or values.numel() > 5 or not bool(values.isfinite().all()):
+        return None
+    return values.double().flatten().tolist()
+
+
+def correlate(draws: Draws, target: Target, p: Tensor | None) -> Correlation | None:
+    if target.lattice is None:
+        return None
+    x, v = draws.flat.x.cpu(), target.num_values
+    marginals = metrics.site_marginals(x, v, p)
+    terms = metrics.correlation_terms(x, target.lattice, marginals)  # (n, distances)
+    if draws.x.ndim == 3 and len(draws) >= MIN_CHAINS:  # the means of chains are independent
+        terms = terms.reshape(*draws.x.shape[:2], -1).mean(1)
+    errors = spread(terms) / math.sqrt(len(terms))
+    if p is not None:  # Σ w²·(f - E f)², the variance of a weighted mean
+        centred = terms - metrics.mean(terms, p)
+        errors = (p.square() @ centred.square()).sqrt()
+    return Correlation(
+        values=metrics.correlation(x, v, target.lattice, p).tolist(), errors=errors.tolist()
+    )
+
+
+def magnetize(flat: Draws, p: Tensor | None) -> Histogram:
+    shares = metrics.magnetization_histogram(flat.x.cpu().long(), p)
+    return as_histogram(torch.linspace(-1, 1, len(shares)), shares)
+
+
+def energies(x: Tensor, target: Target) -> Tensor:
+    """-log p̄ of every state, (n,) float64 on the CPU."""
+    return target.energy(x.to(target.device)).double().flatten().cpu()
+
+
+def energy_levels(parts: list[Tensor]) -> Tensor:
+    """The levels that occur in any of the parts, or the centres of even bins where they are many,
+    but for a thousandth at either end."""
+    every = torch.cat(parts)
+    every = every[every.isfinite()]
+    levels = every.mul(1e4).round().unique() / 1e4
+    if len(levels) <= MAX_LEVELS:
+        return levels
+    ranked = every.sort().values
+    low, high = ranked[len(ranked) // 1_000], ranked[-1 - len(ranked) // 1_000]
+    edges = torch.linspace(float(low), float(high), NUM_BINS + 1, dtype=torch.float64)
+    return (edges[1:] + edges[:-1]) / 2
+
+
+def count_energies(values: Tensor, levels: Tensor, p: Tensor | None) -> Histogram:
+    """Each energy at its nearest level."""
+    finite_values = values.isfinite()
+    p = None if p is None else p.cpu()[finite_values]
+    edges = (levels[1:] + levels[:-1]) / 2
+    index = torch.searchsorted(edges, values[finite_values])
+    return as_histogram(levels, metrics.histogram(index, len(levels), p))
+
+
+def as_histogram(values: Tensor, probabilities: Tensor) -> Histogram:
+    return Histogram(values=values.tolist(), probabilities=probabilities.tolist())
+
+
+def some_states(x: Tensor) -> list[list[int]]:
+    """States to show: the last ones of different chains where there are chains."""
+    apart = x.reshape(-1, *x.shape[-2:])[:, -1] if x.ndim > 2 else x
+    chosen = apart if len(apart) >= NUM_STATES else x.reshape(-1, x.shape[-1])
+    return chosen[torch.linspace(0, len(chosen) - 1, min(NUM_STATES, len(chosen))).long()].tolist()
+
+
+def trace_chains(draws: Draws, target: Target) -> Traces:
+    length = draws.x.shape[1]
+    kept = torch.arange(0, length, math.ceil(length / MAX_TRACE))
+    x = draws.x[:NUM_TRACES, kept]
+    series = energies(x, target).reshape(x.shape[:2])
+    return Traces(
+        draws=kept.tolist(), energies=[[finite(e) for e in row] for row in series.tolist()]
+    )
+
+
+def frame(times: Tensor, tokens: Tensor) -> Frame:
+    return Frame(times=times.flatten().tolist(), tokens=tokens.flatten().tolist())
+
+
+def thin_pairs(learned: Tensor, truth: Tensor) -> ScorePairs:
+    """At most ``MAX_PAIRS`` evenly spaced pairs, of those where both are finite."""
+    learned, truth = learned.detach().flatten().cpu(), truth.detach().flatten().cpu()
+    both = learned.isfinite() & truth.isfinite()
+    chosen = slice(None, None, max(1, math.ceil(int(both.sum()) / MAX_PAIRS)))
+    return ScorePairs(learned=learned[both][chosen].tolist(), exact=truth[both][chosen].tolist())
+
+
+def finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def finite_entries(point: Mapping[str, float]) -> dict[str, Any]:
+    return {name: finite(value) for name, value in point.items()}

@@ -1,1 +1,0 @@
-"""Methods of other people, written anew from their papers, to be measured against."""

@@ -1,0 +1,1 @@
+"""What every part leans on: refusals and generators, whole files, frozen values, a progress bar."""

@@ -1,5 +1,0 @@
-"""The command line: parse, call, print.  Nothing here imports torch before a command needs it."""
-
-from tcsis.cli.app import main
-
-__all__ = ["main"]

@@ -1,0 +1,1 @@
+"""Draws against the truth: metrics, evaluation, weights, and the verdict on all of it."""

@@ -1,0 +1,249 @@
+"""Draws against the truth: every estimate beside its exact value, its error and its floor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from tcsis import exact
+from tcsis.draws import Draws
+from tcsis.judging import metrics
+from tcsis.targets.base import Target
+from tcsis.targets.pairwise import Pairwise
+
+NUM_REFERENCE = 20_000
+"""Exact draws from which the spread of an observable is taken, for its floor."""
+
+REFERENCE_SEED = 7_051_971
+"""Of those draws, one that nobody is likely to have drawn what is to be judged with."""
+
+MAX_ENERGY_BINS = 64
+
+
+@dataclass(frozen=True)
+class Row:
+    """One observable.  ``error`` is |estimate - exact|, averaged over the entries of a vector, or a
+    total variation; ``floor`` is what the same number of independent exact draws would show."""
+
+    name: str
+    estimate: Tensor
+    exact: Tensor | None = None
+    error: float | None = None
+    floor: float | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The rows of ``evaluate``, by name: ``evaluation["correlation"].error``.  ``weighting`` says
+    for draws that have weights whether these were used."""
+
+    rows: tuple[Row, ...]
+    num_draws: int
+    method: str | None
+    weighting: str
+
+    def __getitem__(self, name: str) -> Row:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(f"{name!r} is not among {', '.join(row.name for row in self.rows)}")
+
+    def table(self) -> Table:
+        """A table for the terminal."""
+        truth = f"exact by {self.method}" if self.method else "no exact answer at this size"
+        title = f"{self.num_draws:,} draws, {self.weighting}{truth}"
+        table = Table(title=title, title_justify="left")
+        table.add_column("observable")
+        for name in ("estimate", "exact", "error", "iid floor", "error/floor"):
+            table.add_column(name, justify="right")
+        for row in self.rows:
+            ratio = row.error / row.floor if row.error is not None and row.floor else None
+            table.add_row(
+                row.name, show(row.estimate), show(row.exact), number(row.error),
+                number(row.floor), "" if ratio is None else f"{ratio:.1f}",
+            )  # fmt: skip
+        return table
+
+    def __str__(self) -> str:
+        console = Console(width=110, highlight=False)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get()
+
+
+def evaluate(draws: Draws | Tensor, target: Target, *, weighted: bool = False) -> Evaluation:
+    """Compare draws with the exact answers for their target.
+
+    ``draws`` is a ``Draws`` or tokens (..., d).  With ``weighted`` the estimates use the draws'
+    importance weights.  Where the target is too large for exact answers the estimates stand alone.
+    """
+    if isinstance(draws, Tensor) and draws.ndim:
+        draws = Draws(draws.reshape(-1, draws.shape[-1]))
+    if not isinstance(draws, Draws):
+        raise ValueError(f"draws is a {type(draws).__name__}: expected Draws or tokens (..., d)")
+    draws = draws.flat
+    if weighted and draws.weights is None:
+        raise ValueError(
+            "weighted is set but the draws carry no log_weight: expected weighted=False"
+        )
+    x = target.check(draws.x.to(target.device)).cpu()
+    weights = draws.weights if weighted else None
+    if weights is not None:  # a draw without weight may be a forbidden state, of infinite energy
+        x, weights = x[weights > 0], weights[weights > 0]
+    comparison = Comparison(x, weights, target)
+    uneven = draws.log_weight is not None and bool((draws.log_weight.diff() != 0).any())
+    weighting = ("weighted, " if weighted else "unweighted, ") if uneven else ""
+    return Evaluation(tuple(comparison.rows()), len(x), comparison.method, weighting)
+
+
+class Comparison:
+    """The draws, their exact answers and a reference of exact draws, while rows are made."""
+
+    def __init__(self, x: Tensor, weights: Tensor | None, target: Target):
+        self.x, self.weights, self.target = x, weights, target
+        self.truth = exact.solve(target) if exact.solvable(target) else None
+        self.reference = x  # for the spread of observables, where there are no exact draws
+        if exact.drawable(target):
+            self.reference = exact.draw(target, NUM_REFERENCE, seed=REFERENCE_SEED).x.long()
+        self.reference_marginals = metrics.site_marginals(self.reference, target.num_values)
+        self.method = None if self.truth is None else self.truth.method
+
+    def rows(self) -> list[Row]:
+        """Every observable that makes sense for the target."""
+        rows = [self.energy(), self.sites()]
+        if self.target.lattice is not None:
+            rows.append(self.correlation())
+        elif isinstance(self.target, Pairwise) and len(self.target.edges):
+            rows.append(self.pairs())
+        if self.target.num_values == 2:
+            rows.append(self.magnetization())
+        rows += [self.modes(), self.energy_histogram()]
+        if self.truth is not None and self.truth.enumeration is not None:
+            rows.append(self.states())
+        return rows
+
+    def energy(self) -> Row:
+        estimate = metrics.mean(self.energies(self.x), self.weights)
+        truth = (
+            None
+            if self.truth is None
+            else torch.tensor(self.truth.mean_energy, dtype=torch.float64)
+        )
+        deviation = spread(self.energies(self.reference))
+        return self.of_means("energy", estimate, truth, deviation)
+
+    def sites(self) -> Row:
+        estimate = metrics.site_marginals(self.x, self.target.num_values, self.weights)
+        truth = None if self.truth is None else self.truth.site_marginals
+        p = estimate if truth is None else truth
+        return self.of_means("site marginals", estimate, truth, (p * (1 - p)).sqrt())
+
+    def correlation(self) -> Row:
+        lattice, v = self.target.lattice, self.target.num_values
+        assert lattice is not None
+        estimate = metrics.correlation(self.x, v, lattice, self.weights)[1:]
+        truth = self.truth.correlation if self.truth is not None else None
+        terms = metrics.correlation_terms(self.reference, lattice, self.reference_marginals)
+        deviation = spread(terms)[1:]
+        return self.of_means(
+            "correlation", estimate, None if truth is None else truth[1:], deviation
+        )
+
+    def pairs(self) -> Row:
+        assert isinstance(self.target, Pairwise)
+        edges, v = self.target.edges, self.target.num_values
+        estimate = metrics.pair_correlations(self.x, v, edges, self.weights)
+        truth = None
+        if self.truth is not None and self.truth.enumeration is not None:
+            same = self.truth.enumeration.pair_same(*edges.T)
+            marginals = self.truth.enumeration.site_marginals
+            truth = metrics.connected(same, marginals[edges[:, 0]], marginals[edges[:, 1]])
+        terms = metrics.connected_terms(self.reference, edges, self.reference_marginals)
+        return self.of_means("pair correlations", estimate, truth, spread(terms))
+
+    def magnetization(self) -> Row:
+        estimate = metrics.magnetization_histogram(self.x, self.weights)
+        truth = self.truth.magnetization if self.truth is not None else None
+        p = None if truth is None else truth.probabilities
+        return self.of_histogram("magnetization", estimate, p)
+
+    def modes(self) -> Row:
+        v = self.target.num_values
+        estimate = metrics.mode_shares(self.x, v, self.weights)
+        if self.target.symmetries.value_permutation:
+            truth = torch.full((v,), 1 / v, dtype=torch.float64)
+            return self.of_histogram("modes", estimate, truth)
+        return self.against_reference("modes", estimate, metrics.mode_shares(self.reference, v))
+
+    def energy_histogram(self) -> Row:
+        reference = self.energies(self.reference)
+        quantiles = torch.linspace(0, 1, MAX_ENERGY_BINS, dtype=reference.dtype)[1:-1]
+        levels = reference.sort().values[(quantiles * (len(reference) - 1)).long()]
+        # a hair above a level, so that rounding cannot throw equal energies into two bins
+        edges = (levels + 1e-5 * (1 + levels.abs())).unique()
+        bins = len(edges) + 1
+
+        def binned(energies: Tensor, weights: Tensor | None) -> Tensor:
+            return metrics.histogram(torch.searchsorted(edges, energies), bins, weights)
+
+        estimate = binned(self.energies(self.x), self.weights)
+        if self.truth is not None and self.truth.enumeration is not None:
+            table = self.truth.enumeration
+            energies = (-table.log_density).to(edges.dtype)
+            return self.of_histogram("energy histogram", estimate, binned(energies, table.p))
+        return self.against_reference("energy histogram", estimate, binned(reference, None))
+
+    def states(self) -> Row:
+        assert self.truth is not None and self.truth.enumeration is not None
+        table = self.truth.enumeration
+        index = metrics.state_index(self.x, self.target.num_values)
+        estimate = metrics.histogram(index, table.num_states, self.weights)
+        return self.of_histogram("states", estimate, table.p)
+
+    # -- an estimate, its truth and its floor, as a row ---------------------------------------
+
+    def energies(self, x: Tensor) -> Tensor:
+        return self.target.energy(x.to(self.target.device)).cpu()
+
+    def of_means(self, name: str, estimate: Tensor, truth: Tensor | None, deviation: Tensor) -> Row:
+        floor = metrics.mean_floor(deviation, len(self.x)) if len(self.reference) > 1 else None
+        error = None if truth is None else float((estimate - truth).abs().mean())
+        return Row(name, estimate, truth, error, floor)
+
+    def of_histogram(self, name: str, estimate: Tensor, truth: Tensor | None) -> Row:
+        if truth is None:
+            return Row(name, estimate)
+        floor = metrics.total_variation_floor(truth, len(self.x))
+        return Row(name, estimate, truth, metrics.total_variation(estimate, truth), floor)
+
+    def against_reference(self, name: str, estimate: Tensor, reference: Tensor) -> Row:
+        """A histogram whose truth is a histogram of exact draws, with an error of its own."""
+        if not exact.drawable(self.target):
+            return Row(name, estimate)
+        both = round(1 / (1 / len(self.x) + 1 / len(self.reference)))
+        floor = metrics.total_variation_floor(reference, max(1, both))
+        return Row(name, estimate, reference, metrics.total_variation(estimate, reference), floor)
+
+
+def spread(values: Tensor) -> Tensor:
+    """The standard deviation over draws, (n, ...) -> (...); zero for a single one."""
+    return values.double().std(0, correction=min(1, len(values) - 1))
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:.5f}"
+
+
+def show(value: Tensor | None) -> str:
+    """A number, a short vector, or the size of a long one."""
+    if value is None:
+        return ""
+    if value.numel() == 1:
+        return f"{value.item():.5f}"
+    if value.numel() <= 5:
+        return " ".join(f"{entry:.4f}" for entry in value.flatten().tolist())
+    return f"{value.numel()} values"

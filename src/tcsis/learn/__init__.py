@@ -1,0 +1,1 @@
+"""Samplers that are trained: methods, models, networks, buffers, and the loop that trains them."""

@@ -1,0 +1,131 @@
+"""The self-normalised model for any times: a network with skip terms gives denoiser or score.
+
+    log D_i(u) = log k_t(x_t^i | u) + gain(ᾱ)·field_i(u) + NN_i(u)            up to a constant
+
+The kernel's own log-odds and the field that the other sites exert, taken as far as they are known,
+make the model right as t → 0 with a network that is zero: gain(1) = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from tcsis.learn.models.symmetry import Symmetrise
+from tcsis.learn.nn.features import time_features
+from tcsis.learn.nn.heads import SiteHead
+from tcsis.noise import UniformNoise, log_normalise
+from tcsis.targets.base import Target
+from tcsis.targets.pairwise import Pairwise
+
+Field = Callable[[Tensor, Tensor], Tensor]
+"""What the other sites say on every site: x (b, d) and α (b, d) -> (b, d, v)."""
+
+TIME_WIDTH = 32
+
+
+class SiteNetwork(nn.Module):
+    """A trunk between tokens and per-site outputs, with the field as a skip term."""
+
+    def __init__(
+        self, trunk: nn.Module, width: int, num_values: int, field: Field, symmetrise: Symmetrise
+    ):
+        super().__init__()
+        self.trunk, self.num_values = trunk, num_values
+        self.field, self.symmetrise = field, symmetrise
+        self.head = SiteHead(width, num_values)
+        self.gain = nn.Linear(TIME_WIDTH, 1)
+        nn.init.zeros_(self.gain.weight)
+        nn.init.zeros_(self.gain.bias)
+
+    def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """gain(ᾱ)·field + NN, (b, d) and (b, d) -> (b, d, v)."""
+        return self.symmetrise(self.logits, x, alpha, self.num_values)
+
+    def logits(self, x: Tensor, alpha: Tensor) -> Tensor:
+        alpha = alpha.to(self.gain.weight.dtype)
+        field = self.field(x, alpha).to(alpha.dtype)
+        field = field - field.mean(-1, keepdim=True)
+        z = torch.cat([known(x, alpha, self.num_values), alpha[..., None], field], -1)
+        mean = alpha.mean(1)
+        gain = 1 + (1 - mean[:, None]) * self.gain(time_features(mean, TIME_WIDTH))
+        return gain[..., None] * field + self.head(self.trunk(z, alpha))
+
+
+def in_width(num_values: int) -> int:
+    """Channels of a trunk's input: what is known, α, and the field."""
+    return 2 * num_values + 1
+
+
+def known(x: Tensor, alpha: Tensor, num_values: int) -> Tensor:
+    """α·([x = v] - 1/V), (b, d, v): what a site tells; nothing at α = 0."""
+    one_hot = nn.functional.one_hot(x, num_values).to(alpha.dtype)
+    return alpha[..., None] * (one_hot - 1 / num_values)
+
+
+# -- fields ---------------------------------------------------------------------------------------
+
+
+def mean_field(target: Pairwise) -> Field:
+    """Neighbours at their expected values given x_t alone, exact as α → 1."""
+
+    def field(x: Tensor, alpha: Tensor) -> Tensor:
+        z = known(x, alpha, target.num_values) + 1 / target.num_values
+        return target.mean_field(z.to(target.dtype))
+
+    return field
+
+
+def present_ratios(target: Target) -> Field:
+    """``log_ratios`` at x_t times ᾱ²: exact as α → 1, and silent in noise.  Costs one a state."""
+
+    def field(x: Tensor, alpha: Tensor) -> Tensor:
+        ratios = target.log_ratios(x)
+        return ratios.clamp(-30, 30) * alpha.mean(1).square()[:, None, None]
+
+    return field
+
+
+def no_field(target: Target) -> Field:
+    """Nothing: a model without preconditioning."""
+    return lambda x, alpha: torch.zeros(*x.shape, target.num_values, device=x.device)
+
+
+# -- the two parametrisations ---------------------------------------------------------------------
+
+
+class DenoiserModel(nn.Module):
+    """log P(x_0^i = u | x_t) at any times."""
+
+    def __init__(self, noise: UniformNoise, network: SiteNetwork):
+        super().__init__()
+        self.noise, self.network = noise, network
+
+    def denoiser(self, x_t: Tensor, t: Tensor) -> Tensor:
+        """(b, d) and (b, d) -> (b, d, v), normalised."""
+        alpha = self.noise.alpha(x_t, t).expand(x_t.shape)
+        logits = self.network(x_t, alpha)
+        return log_normalise(logits + self.noise.log_kernel(x_t, t).to(logits.dtype))
+
+    def log_score(self, x_t: Tensor, t: Tensor) -> Tensor:
+        """log p_t(y)/p_t(x_t), (b, d, v)."""
+        return self.noise.log_score_from_denoiser(self.denoiser(x_t, t), x_t, t)
+
+
+class ScoreModel(nn.Module):
+    """log p_t(y)/p_t(x_t) at any times with α > 0, as the paper has it."""
+
+    def __init__(self, noise: UniformNoise, network: SiteNetwork):
+        super().__init__()
+        self.noise, self.network = noise, network
+
+    def log_score(self, x_t: Tensor, t: Tensor) -> Tensor:
+        """(b, d) and (b, d) -> (b, d, v), zero at the present value."""
+        logits = self.network(x_t, self.noise.alpha(x_t, t).expand(x_t.shape))
+        return logits - logits.gather(-1, x_t[..., None])
+
+    def denoiser(self, x_t: Tensor, t: Tensor) -> Tensor:
+        """The denoiser that belongs to the score, (b, d, v)."""
+        return self.noise.denoiser_from_log_score(self.log_score(x_t, t).double(), x_t, t)

@@ -1,0 +1,138 @@
+"""``tcsis.train``: from a target to a sampler.
+
+The same seed on the same machine gives the same weights, and a run that was stopped and resumed
+ends at exactly the same ones, as long as it stops by steps and not by the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from tcsis.basics.checks import check_integer
+from tcsis.learn import checkpoint, presets
+from tcsis.learn.config import Config, Method
+from tcsis.learn.learned import Learned
+from tcsis.learn.training import Run
+from tcsis.targets.base import Target, counting
+
+METRICS = "metrics.jsonl"
+CHECKPOINT = "checkpoint"
+
+
+def train(
+    target: Target,
+    method: Method = "self-normalized",
+    preset: str = "fast",
+    *,
+    schedule: str = "sequential",
+    config: Config | None = None,
+    seed: int = 0,
+    steps: int | None = None,
+    time_budget: float | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_every: float = 30.0,
+    progress: bool = True,
+) -> Learned:
+    """Train a sampler for ``target``.
+
+    ``method`` is "self-normalized" or "unbiased", ``schedule`` "sequential" or "parallel", and
+    ``preset`` "fast", "paper" (parallel) or "tiny"; ``config`` stands in for all three.  Training
+    ends after ``steps`` steps or ``time_budget`` seconds, whichever comes first.  With a
+    ``folder``, metrics go to ``metrics.jsonl`` and the whole state to ``checkpoint`` every
+    ``checkpoint_every`` seconds, from where ``resume`` goes on.
+    """
+    config = config or choose_preset(target, method, preset, schedule)
+    if steps is not None:
+        config = config.model_copy(update={"num_steps": check_integer("steps", steps)})
+    if time_budget is not None and not time_budget > 0:
+        raise ValueError(f"time_budget is {time_budget}: expected seconds above 0")
+    run = Run(target, config, seed, time_budget)
+    keeper = Keeper(run, None if folder is None else Path(folder), checkpoint_every)
+    if resume:
+        keeper.restore()
+    with counting(target) as cost, bar(run, progress) as show:
+        before = run.num_density_calls
+        try:
+            for _ in run.steps():
+                run.num_density_calls = before + cost.densities
+                keeper.save_now_and_then()
+                show()
+        finally:
+            keeper.save()
+    return run.learned()
+
+
+def choose_preset(target: Target, method: Method, preset: str, schedule: str) -> Config:
+    if preset == "paper":
+        return presets.paper(target, method)
+    named = {"fast": presets.fast, "tiny": presets.tiny}
+    if preset not in named:
+        raise ValueError(f"preset is {preset!r}: expected fast, paper or tiny")
+    return named[preset](target, method, schedule)
+
+
+@dataclass
+class Keeper:
+    """Writes the state of a run to its folder, if it has one."""
+
+    run: Run
+    folder: Path | None
+    every: float
+    last: float = field(default_factory=time.monotonic)
+
+    def save_now_and_then(self) -> None:
+        if time.monotonic() - self.last > self.every:
+            self.save()
+
+    def save(self) -> None:
+        if self.folder is None or self.run.buffer is None:
+            return
+        checkpoint.save(self.folder / CHECKPOINT, *self.run.state())
+        lines = [json.dumps(record) + "\n" for record in self.run.history]
+        (self.folder / METRICS).write_text("".join(lines))
+        self.last = time.monotonic()
+
+    def restore(self) -> None:
+        if self.folder is None:
+            raise ValueError("resume needs a folder: pass the one the run was started with")
+        self.run.restore(*checkpoint.load(self.folder / CHECKPOINT))
+
+
+class Watched(Protocol):
+    """What the bar reads of a run."""
+
+    history: list[dict[str, float]]
+    last_loss: float
+
+    @property
+    def progress(self) -> float: ...
+
+
+@contextmanager
+def bar(run: Watched, enabled: bool) -> Iterator[Callable[[], None]]:
+    """A progress bar on standard error, with the loss now and the last error and ESS."""
+    columns = (
+        TextColumn("training"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[said]}"), TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    shown = Progress(*columns, console=Console(stderr=True), disable=not enabled, transient=True)
+    task = shown.add_task("training", total=1.0, said="")
+    with shown:
+        yield lambda: shown.update(task, completed=min(1.0, run.progress), said=said(run))
+
+
+def said(run: Watched) -> str:
+    last = run.history[-1] if run.history else {}
+    parts = [f"loss {run.last_loss:.4f}"]
+    parts += [f"{name} {last[name]:.4f}" for name in ("error", "ess") if last.get(name) is not None]
+    return "  ".join(parts)

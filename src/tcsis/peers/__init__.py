@@ -1,0 +1,1 @@
+"""Other neural samplers, each under its own name, to be compared with."""

@@ -1,6 +1,0 @@
-"""Reports: one HTML page, and pictures for papers, from result files alone."""
-
-from tcsis.report.page import write_report
-from tcsis.report.pictures import write_pictures
-
-__all__ = ["write_pictures", "write_report"]

@@ -1,0 +1,325 @@
+"""Bad command lines, configs, densities and checkpoints: the right exit code and one clear line."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+ISING = ["ising", "--side", "4", "--beta", "0.4"]
+OWN = ["--num-sites", "4", "--num-values", "3"]
+TINY = ["--preset", "tiny", "--steps", "2", "--n", "50"]
+
+LINES = {
+    "no such command": (["nonsense"], "No such command"),
+    "no such option": (["train", "--nonsense"], "No such option"),
+    "no target": (["exact"], "target is missing"),
+    "unknown target": (["exact", "isnig"], "did you mean ising?"),
+    "missing arguments": (["exact", "ising"], "side, beta"),
+    "missing beta": (["exact", "ising", "--side", "4"], "beta"),
+    "side not a number": (["exact", "ising", "--side", "four", "--beta", "1"], "side is 'four'"),
+    "side of one": (["exact", "ising", "--side", "1", "--beta", "1"], "at least 2"),
+    "negative side": (["exact", "ising", "--side", "-4", "--beta", "1"], "at least 2"),
+    "half a box": (["exact", "ising", "--side", "4x", "--beta", "1"], "side is '4x'"),
+    "beta nan": (["exact", "ising", "--side", "4", "--beta", "nan"], "beta"),
+    "beta infinite": (["exact", "ising", "--side", "4", "--beta", "inf"], "beta"),
+    "beta not a number": (["exact", "ising", "--side", "4", "--beta", "cold"], "'--beta'"),
+    "argument of another target": (["exact", *ISING, "--num-values", "3"], "num_values"),
+    "potts without values": (["exact", "potts", "--side", "3", "--beta", "1"], "num_values"),
+    "one value": (
+        ["exact", "potts", "--side", "3", "--beta", "1", "--num-values", "1"], "at least 2"
+    ),
+    "too many values": (
+        ["exact", "potts", "--side", "3", "--beta", "1", "--num-values", "300"], "at most 255"
+    ),
+    "boundary": (["exact", *ISING, "--boundary", "twisted"], "periodic, open"),
+    "disorder": (
+        ["exact", "spin-glass", "--side", "3", "--beta", "1", "--disorder", "cubic"], "bimodal"
+    ),
+    "one site": (
+        ["exact", "sherrington-kirkpatrick", "--num-sites", "1", "--beta", "1"], "at least 2"
+    ),
+    "too large": (
+        ["exact", "ising", "--side", "20", "--beta", "1", "--field", "1"], "too large"
+    ),
+    "too large to draw": (
+        ["exact", "ising", "--side", "20", "--beta", "1", "--out", "new"], "too large"
+    ),
+    "file missing": (["exact", "pairwise"], "missing argument"),
+    "no such file": (["exact", "pairwise", "nothing.npz"], "is not a file"),
+    "not JSON": (["exact", "pairwise", "broken.json"], "not valid JSON"),
+    "not an archive": (["exact", "pairwise", "broken.npz"], "cannot be read"),
+    "extension": (["exact", "pairwise", "couplings.txt"], "expected .npz or .json"),
+    "nan couplings": (["exact", "pairwise", "nan.npz"], "expected finite numbers"),
+    "keys of a pairwise file": (["exact", "pairwise", "keys.json"], "expected edges"),
+    "keys of an RBM": (["exact", "rbm", "keys.json"], "weights"),
+    "shapes of an RBM": (["exact", "rbm", "shapes.json"], "visible_bias has shape"),
+    "ragged weights": (["exact", "rbm", "ragged.json"], "not an array of numbers"),
+    "method": (["train", *ISING, "--method", "biased"], "run.method"),
+    "preset": (["train", *ISING, "--preset", "slow"], "'fast', 'paper' or 'tiny'"),
+    "schedule": (["train", *ISING, "--schedule", "diagonal"], "run.schedule"),
+    "no steps": (["train", *ISING, "--steps", "0"], "num_steps"),
+    "no time": (["train", *ISING, "--time-budget", "0"], "time_budget"),
+    "no draws": (["train", *ISING, "--n", "0"], "run.n"),
+    "device": (["train", *ISING, "--device", "moon"], "device is 'moon'"),
+    "dtype": (["train", *ISING, "--dtype", "float16"], "run.dtype"),
+    "threads": (["train", *ISING, "--threads", "0"], "run.threads"),
+    "seed": (["train", *ISING, "--seed", "one"], "'--seed'"),
+    "set without a value": (["train", *ISING, "--set", "train"], "section.key=value"),
+    "set without a section": (["train", *ISING, "--set", "steps=3"], "section.key=value"),
+    "set an unknown section": (["train", *ISING, "--set", "a.b=3"], "unknown section [a]"),
+    "set an unknown setting": (["train", *ISING, "--set", "train.a=3"], "a is wrong"),
+    "set an unknown option": (["train", *ISING, "--set", "run.a=3"], "run.a is wrong"),
+    "set a bad value": (
+        ["train", *ISING, "--set", "train.optimisation.learning_rate=-1"], "learning_rate"
+    ),
+    "set a table to a number": (["train", *ISING, "--set", "train.network=3"], "network"),
+    "set the target's argument": (["train", *ISING, "--set", "target.a=3"], "'a'"),
+    "no config": (["train", "--config", "nothing.toml"], "cannot be read"),
+    "broken config": (["train", "--config", "broken.toml"], "not TOML"),
+    "binary config": (["train", "--config", "broken.npz"], "not TOML"),
+    "unknown section": (["train", "--config", "section.toml"], "unknown section [tarin]"),
+    "section not a table": (["train", "--config", "flat.toml"], "expected a table"),
+    "config without a target": (["train", "--config", "empty.toml"], "target is missing"),
+    "max-error of zero": (["train", *ISING, "--max-error", "0"], "above 0"),
+    "min-ess above one": (["train", *ISING, "--min-ess", "2"], "at most 1"),
+    "resume nothing": (["train", "--resume"], "resume needs --out"),
+    "resume a folder without a run": (["train", "--resume", "--out", "full"], "no config.toml"),
+    "resume and overwrite": (
+        ["train", *ISING, "--resume", "--overwrite", "--out", "run"], "exclude each other"
+    ),
+    "resume and config": (
+        ["train", "--resume", "--out", "run", "--config", "empty.toml"], "exclude each other"
+    ),
+    "overwrite nothing": (["train", *ISING, "--overwrite"], "overwrite needs --out"),
+    "folder not empty": (["train", *ISING, "--out", "full"], "is not empty"),
+    "folder is a file": (["train", *ISING, "--out", "empty.toml"], "is a file"),
+    "overwrite what is not a run": (
+        ["train", *ISING, "--overwrite", "--out", "foreign"], "no run of tcsis wrote"
+    ),
+    "kernel": (["mcmc", *ISING, "--kernel", "gwgg"], "did you mean 'gwg'?"),
+    "burn-in": (["mcmc", *ISING, "--steps", "10", "--burn-in", "10"], "burn_in is 10"),
+    "thin": (["mcmc", *ISING, "--thin", "0"], "mcmc.thin"),
+    "kernel for another target": (
+        ["mcmc", "good.py:density", *OWN, "--kernel", "wolff"], "is not pairwise"
+    ),
+    "kernel without a gradient": (
+        ["mcmc", "good.py:density", *OWN, "--kernel", "gwg"], "has no gradient"
+    ),
+    "unknown method": (["compare", *ISING, "--methods", "tcsis,gwgg"], "did you mean gwg?"),
+    "method twice": (["compare", *ISING, "--methods", "gwg,gwg"], "twice"),
+    "no methods": (["compare", *ISING, "--methods", ""], "method is ''"),
+    "equal in what": (["compare", *ISING, "--equal", "money"], "compare.equal"),
+    "sample from nowhere": (["sample", "nothing"], "is not a folder"),
+    "sample from another folder": (["sample", "full"], "no config.toml"),
+    "sample and resume": (["sample", "run", "--resume", "--out", "run"], "for training"),
+    "evaluate nothing": (["evaluate", "nothing"], "is not a folder"),
+    "evaluate without draws": (["evaluate", "run"], "is not a file"),
+    "report without a result": (["report", "run"], "did not end"),
+    "show nothing": (["show", "nothing"], "is not a folder"),
+    "gate without exact answers": (
+        ["mcmc", "good.py:density", "--num-sites", "30", "--num-values", "3", "--chains", "2",
+         "--steps", "5", "--burn-in", "0", "--kernel", "glauber", "--max-error", "1"],
+        "needs exact answers",
+    ),
+    "no such density file": (["exact", "nothing.py:density", *OWN], "no such file"),
+    "no such module": (["exact", "no_such_module:density", *OWN], "cannot be imported"),
+    "no such function": (["exact", "good.py:nothing", *OWN], "has no function 'nothing'"),
+    "no function": (["exact", "good.py:", *OWN], "expected file.py:function"),
+    "not a function": (["exact", "good.py:number", *OWN], "has no function"),
+    "function without sites": (["exact", "good.py:density", "--num-values", "3"], "num_sites"),
+    "syntax error": (["exact", "syntax.py:density", *OWN], "SyntaxError"),
+    "error at import": (["exact", "import.py:density", *OWN], "ZeroDivisionError"),
+    "density that raises": (["exact", "good.py:raises", *OWN], "raised KeyError"),
+    "density of a wrong shape": (["exact", "good.py:wrong_shape", *OWN], "of shape ()"),
+    "density of integers": (["exact", "good.py:integers", *OWN], "torch.int64"),
+    "density of words": (["exact", "good.py:words", *OWN], "returned a str"),
+    "density of nan": (["exact", "good.py:not_a_number", *OWN], "returned nan"),
+    "density of infinity": (["exact", "good.py:infinite", *OWN], "returned inf"),
+}  # fmt: skip
+
+DENSITIES = """
+import torch
+
+number = 3
+def density(x): return x.double().sum(-1)
+def raises(x): return {}["nothing"]
+def wrong_shape(x): return x.double().sum()
+def integers(x): return x.sum(-1)
+def words(x): return "much"
+def not_a_number(x): return x.double().sum(-1) * float("nan")
+def infinite(x): return x.double().sum(-1) + float("inf")
+"""
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with every kind of bad file."""
+    monkeypatch.chdir(tmp_path)
+    texts = {
+        "good.py": DENSITIES,
+        "syntax.py": "def density(x) return x",
+        "import.py": "1 / 0",
+        "broken.json": "{",
+        "broken.npz": "\x00\xff",
+        "couplings.txt": "1 2 3",
+        "keys.json": '{"K": [[0, 1], [1, 0]]}',
+        "shapes.json": '{"weights": [[1.0]], "visible_bias": [0, 0], "hidden_bias": [0]}',
+        "ragged.json": '{"weights": [[1], [1, 2]], "visible_bias": [0], "hidden_bias": [0]}',
+        "broken.toml": "[target",
+        "section.toml": "[tarin]\nnum_steps = 3",
+        "flat.toml": "run = 3\n[target]\nname = 'ising'",
+        "empty.toml": "",
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text, encoding="latin-1")
+    np.savez("nan.npz", J=np.full((3, 3), np.nan))
+    for folder in ("full", "run", "foreign"):
+        Path(folder).mkdir()
+    Path("full/notes.txt").write_text("mine")
+    Path("foreign/config.toml").write_text("[mine]\nkey = 1")
+    config = "[target]\nname = 'ising'\nside = 4\nbeta = 0.4\n[run]\ncommand = 'train'\n"
+    Path("run/config.toml").write_text(config)
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_bad_input_is_one_clear_line(case: str, workplace: Path, tcsis_cli: Callable) -> None:
+    arguments, words = LINES[case]
+    outcome = tcsis_cli(*arguments)
+    assert outcome.code == 2
+    assert_one_line(outcome, words)
+    assert Path("foreign/config.toml").read_text() == "[mine]\nkey = 1"
+    assert Path("full/notes.txt").read_text() == "mine"
+
+
+def assert_one_line(outcome, words: str) -> None:
+    assert outcome.out == ""
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1
+    assert words in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_no_bad_line_leaves_a_new_folder(workplace: Path, tcsis_cli: Callable) -> None:
+    for case in ("device", "set an unknown setting", "one value", "burn-in", "too large to draw"):
+        assert tcsis_cli(*LINES[case][0], "--out", "new").code == 2
+        assert not Path("new").exists()
+
+
+# -- checkpoints ---------------------------------------------------------------------------------
+
+
+def edit_data(folder: Path, **changes: object) -> None:
+    path = folder / "data.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=2) + "\n")
+
+
+def cut(folder: Path) -> None:
+    path = folder / "tensors.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def hold_nothing(folder: Path) -> None:
+    from tcsis.learn import checkpoint
+
+    checkpoint.save(folder.parent, {"a": torch.zeros(2)}, {"step": 1})
+
+
+def hold_other_weights(folder: Path) -> None:
+    from tcsis.learn import checkpoint
+
+    tensors, data = checkpoint.load(folder)
+    name = next(name for name in tensors if name.startswith("model/network"))
+    checkpoint.save(folder.parent, tensors | {name: torch.zeros(3)}, data)
+
+
+DAMAGES = {
+    "nothing there": (shutil.rmtree, "no checkpoint in"),
+    "tensors cut short": (cut, "does not match its checksum"),
+    "tensors lost": (lambda folder: (folder / "tensors.safetensors").unlink(), "is missing"),
+    "data lost": (lambda folder: (folder / "data.json").unlink(), "is missing"),
+    "data not JSON": (lambda folder: (folder / "data.json").write_text("{"), "not valid JSON"),
+    "data edited": (lambda folder: edit_data(folder, data={"step": 2}), "checksum"),
+    "another format": (lambda folder: edit_data(folder, format="other"), "the format"),
+    "a newer version": (lambda folder: edit_data(folder, version=99), "newer tcsis"),
+    "no model": (hold_nothing, "holds no model"),
+    "other weights": (hold_other_weights, "do not fit"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_bad_checkpoint(damage: str, untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(untrained, run)
+    spoil, words = DAMAGES[damage]
+    spoil(next((run / "checkpoint").iterdir()))
+    outcome = tcsis_cli("sample", run, "--n", "10", "--out", tmp_path / "new")
+    assert outcome.code == 4
+    assert_one_line(outcome, words)
+    assert not (tmp_path / "new").exists()
+
+
+def test_resuming_a_bad_checkpoint(untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(untrained, run)
+    cut(next((run / "checkpoint").iterdir()))
+    outcome = tcsis_cli("train", "--resume", "--out", run)
+    assert outcome.code == 4
+    assert_one_line(outcome, "checksum")
+
+
+def test_resuming_another_run(untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(untrained, run)
+    outcome = tcsis_cli("train", "--resume", "--out", run, "--seed", "7")
+    assert outcome.code == 2
+    assert_one_line(outcome, "another config or seed")
+
+
+def test_damaged_draws_and_results(untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(untrained, run)
+    (run / "draws.nc").write_bytes((run / "draws.nc").read_bytes()[:2_000])
+    (run / "result.json").write_text("{}")
+    outcome = tcsis_cli("evaluate", run)
+    assert outcome.code == 2
+    assert_one_line(outcome, "draws.nc cannot be read")
+    for command in ("report", "show"):
+        outcome = tcsis_cli(command, run, "--quiet")
+        assert outcome.code == 2
+        assert_one_line(outcome, "is not a result of tcsis")
+
+
+def test_too_few_calls(untrained: Path, tcsis_cli: Callable) -> None:
+    outcome = tcsis_cli("sample", untrained, "--calls", "2")
+    assert outcome.code == 2
+    assert_one_line(outcome, "steps is 2")
+
+
+# -- other ends ----------------------------------------------------------------------------------
+
+
+def test_divergence(tmp_path: Path, tcsis_cli: Callable) -> None:
+    setting = "train.optimisation.learning_rate=1e30"
+    outcome = tcsis_cli(
+        "train", *ISING, *TINY, "--steps", "200", "--set", setting, "--out", tmp_path / "run"
+    )
+    assert outcome.code == 3
+    assert "Traceback" not in outcome.err
+    assert outcome.err.splitlines()[-1].startswith("error: training diverged")
+
+
+def test_a_fault_of_our_own(tcsis_cli: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tcsis.app.cli.inspection.targets", lambda printing: 1 / 0)
+    outcome = tcsis_cli("targets")
+    assert outcome.code == 1
+    assert_one_line(outcome, "--debug shows where")
+    outcome = tcsis_cli("targets", "--debug")
+    assert outcome.code == 1
+    assert "Traceback" in outcome.err
+    outcome = tcsis_cli("targets", "--json")
+    assert json.loads(outcome.out)["exit_code"] == 1

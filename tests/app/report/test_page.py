@@ -1,0 +1,100 @@
+"""The page leaves out what it has no data for, and holds only safe text."""
+
+import json
+import re
+from pathlib import Path
+
+import plotly.graph_objects
+import pytest
+import torch
+
+import tcsis
+from tcsis.app.report import figures, write_pictures, write_report
+from tcsis.app.report.page import data, render
+from tcsis.app.report.states import film, images
+from tcsis.app.results import Frame, Result
+from tcsis.app.summaries import compare_results
+from tcsis.targets import Ising, Potts, SpinGlass, from_callable
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r'<h2 id="([\w-]+)"', page)
+
+
+def ring(x: torch.Tensor) -> torch.Tensor:
+    return (x != x.roll(1, -1)).double().sum(-1)
+
+
+def test_everything_is_there(result: Result) -> None:
+    assert headings(render(result)) == [
+        "methods", "correlation", "magnetization", "energy", "samples", "film", "training",
+        "scores", "calls", "seconds", "traces-2", "tables", "commands", "config", "environment",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (from_callable(ring, 6, 3), ["energy", "samples", "tables"]),
+        (SpinGlass(16, 1.0), ["correlation", "magnetization", "energy", "samples", "tables"]),
+        (Potts((2, 3), 4, 0.5), ["correlation", "energy", "samples", "tables"]),
+        (Ising((2, 2, 3), 0.2), ["correlation", "magnetization", "energy", "samples", "tables"]),
+    ],
+    ids=repr,
+)
+def test_sections_without_data_are_left_out(target, expected, tmp_path: Path) -> None:
+    x = torch.randint(target.num_values, (60, target.num_sites)).to(torch.uint8)
+    result = compare_results(target, {"noise": tcsis.Draws(x, seconds=1.0)})
+    assert headings(render(result)) == expected
+    assert write_pictures(result, tmp_path)
+
+
+def test_the_page_holds_all_it_needs(result: Result, tmp_path: Path) -> None:
+    write_report(result, tmp_path / "new" / "report.html")
+    page = (tmp_path / "new" / "report.html").read_text()
+    own = page.replace(re.search(r"<script>.{1000000,}?</script>", page, re.S)[0], "")
+    assert "http" not in own.replace("http-equiv", "")
+    assert not re.search(r'(src|href)="(?!data:)', own)
+    assert "<script>alert" not in own
+    assert page.count("plotly.js v") == 1
+    assert "Content-Security-Policy" in own
+
+
+def test_plotly_takes_every_figure(result: Result) -> None:
+    drawn = [
+        figures.correlation, figures.magnetization, figures.energy, figures.training,
+        figures.scores, figures.cost_in_calls, figures.cost_in_seconds,
+    ]  # fmt: skip
+    made = [draw(result) for draw in drawn] + [figures.traces(result.methods[2])]
+    for figure in made:
+        plotly.graph_objects.Figure(data=figure.data, layout=figure.layout)
+        assert "<" not in data(figure)
+        assert json.loads(data(figure))["data"] == figure.data
+
+
+def test_pictures_are_written(result: Result, tmp_path: Path) -> None:
+    names = {path.stem for path in write_pictures(result, tmp_path)}
+    assert names == {
+        "correlation", "magnetization", "energy", "samples", "film", "training", "scores", "cost",
+    }  # fmt: skip
+    assert all((tmp_path / f"{name}.png").stat().st_size > 2_000 for name in names)
+
+
+def test_states_become_cells(result: Result) -> None:
+    target = result.target.model_copy(update={"shape": [2, 2], "num_sites": 4})
+    (image,) = images([[0, 1, 1, 1]], target)
+    assert (image.rows, image.columns) == (2, 2)
+    assert image.paths == [
+        ("M0 0h1v1h-1z", "var(--v0)"),
+        ("M1 0h1v1h-1zM0 1h2v1h-2z", "var(--v1)"),
+    ]
+    (barcode,) = images([[0, 1, 1, 1], [1, 0, 0, 0]], target.model_copy(update={"shape": None}))
+    assert (barcode.rows, barcode.columns) == (2, 4)
+
+
+def test_sites_that_are_noise_are_veiled(result: Result) -> None:
+    target = result.target.model_copy(update={"shape": [2, 2], "num_sites": 4})
+    frames = [Frame(times=[1.0, 1.0, 0.0, 1.0], tokens=[0, 1, 1, 0])]
+    (image,) = film(frames, target)
+    assert image.paths[-1] == ("M0 0h2v1h-2zM1 1h1v1h-1z", "var(--veil)")
+    assert image.caption == "1 of 4"

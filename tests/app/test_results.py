@@ -1,0 +1,145 @@
+"""Results hold what the draws showed, and come back from disk as they were."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+import tcsis
+from tcsis.app.results import MAX_PAIRS, Result, ScorePairs
+from tcsis.app.summaries import compare_results, energy_levels, summarise, thin_pairs
+from tcsis.targets import Ising, SpinGlass, from_callable
+
+TARGET = Ising(4, 0.4407)
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    chains = tcsis.mcmc.sample(
+        TARGET, "gibbs", num_chains=10, num_steps=1_200, seed=1, progress=False
+    )
+    return compare_results(
+        TARGET,
+        {
+            "exact": tcsis.exact.draw(TARGET, 3_000, seed=2),
+            "free": tcsis.learning_free(TARGET, num_rungs=50).sample(2_000, seed=1),
+            "gibbs": chains,
+        },
+        history=[{"seconds": 1.0, "step": 10, "loss": math.nan}, {"seconds": 2.0, "ess": 0.5}],
+        training_seconds={"free": 3.0},
+    )
+
+
+def test_it_comes_back(result: Result, tmp_path: Path) -> None:
+    result.save(tmp_path / "new" / "result.json")
+    assert Result.load(tmp_path / "new" / "result.json") == result
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["result.json"]
+
+
+def test_what_it_holds(result: Result) -> None:
+    exact, free, gibbs = result.methods
+    assert result.target.shape == [4, 4]
+    assert result.target.spec["name"] == "ising"
+    assert result.exact.log_z == pytest.approx(tcsis.exact.solve(TARGET).log_z)
+    assert (exact.verdict.level, exact.weighted, free.weighted) == ("trusted", False, True)
+    assert exact.pareto_k is None  # of equal weights it is not finite
+    assert exact.log_z == pytest.approx(result.exact.log_z)
+    assert free.training_seconds == 3
+    assert [row.name for row in free.weighted_rows] == [row.name for row in free.rows]
+    assert all(row.floor for row in free.rows)
+    assert gibbs.traces is not None and exact.traces is None
+    assert len(gibbs.traces.energies) == 4
+    assert len(gibbs.traces.draws) == len(gibbs.traces.energies[0]) <= 500
+    assert all(len(method.states) == 16 for method in result.methods)
+    assert result.history[0].loss is None
+    assert result.history[1].ess == 0.5
+
+
+@pytest.mark.statistical
+def test_curves_agree_with_exact(result: Result) -> None:
+    """Two distances of three methods within 4.5 standard errors: one false alarm in 20,000."""
+    for method in result.methods:
+        correlation = method.correlation
+        for r in (1, 2):
+            gap = abs(correlation.values[r] - result.exact.correlation[r])
+            assert gap < 4.5 * correlation.errors[r], (method.name, r)
+        assert sum(method.energy.probabilities) == pytest.approx(1)
+        assert sum(method.magnetization.probabilities) == pytest.approx(1)
+        assert method.energy.values == result.exact.energy.values
+    exact = result.methods[0].correlation.errors[1]
+    floor = result.exact.correlation_deviation[1] / math.sqrt(3_000)
+    assert exact == pytest.approx(floor, rel=0.1)
+
+
+def test_errors_of_chains_count_what_is_independent(result: Result) -> None:
+    """12,000 states of ten slow chains know less than as many independent draws."""
+    floor = result.exact.correlation_deviation[1] / math.sqrt(12_000)
+    assert result.methods[2].correlation.errors[1] > 1.2 * floor
+
+
+def test_many_levels_become_bins() -> None:
+    energies = torch.linspace(0, 1, 5_000, dtype=torch.float64)
+    levels = energy_levels([energies, torch.tensor([math.inf]).double()])
+    assert len(levels) == 40
+    assert 0 < levels[0] < levels[-1] < 1
+
+
+def test_the_exact_histogram_does_not_follow_the_draws() -> None:
+    """Draws on one level leave the exact distribution where it is."""
+    frozen = tcsis.Draws(torch.ones(100, 16, dtype=torch.uint8))
+    result = compare_results(TARGET, {"frozen": frozen})
+    assert max(result.methods[0].energy.probabilities) == pytest.approx(1)
+    assert max(result.exact.energy.probabilities) < 0.6
+
+
+def test_targets_without_lattice_or_exact_answers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    glass = SpinGlass(16, 1.0)
+    x = torch.randint(2, (40, 256), generator=generator).to(torch.uint8)
+    large = compare_results(glass, {"noise": tcsis.Draws(x)})
+    assert large.exact is None
+    assert large.methods[0].verdict.level == "doubtful"
+    free = from_callable(lambda x: -x.double().sum(-1), 5, 3)
+    small = summarise("noise", tcsis.Draws(x[:, :5]), free)
+    assert small.correlation is None
+    assert small.magnetization is None
+
+
+def test_forbidden_states_have_no_energy() -> None:
+    target = from_callable(lambda x: torch.where(x.sum(-1) > 0, 0.0, -torch.inf), 3, 2)
+    x = torch.tensor([[[0, 0, 0], [0, 0, 1], [1, 1, 1], [0, 1, 1]]] * 2).to(torch.uint8)
+    method = summarise("chains", tcsis.Draws(x), target)
+    assert method.traces.energies[0][0] is None
+    assert Result.model_validate_json(
+        compare_results(target, {"chains": tcsis.Draws(x)}).model_dump_json()
+    )
+
+
+def test_score_pairs_are_thinned() -> None:
+    learned = torch.arange(9_001.0)
+    learned[0] = math.inf
+    pairs = thin_pairs(learned, torch.arange(9_001.0))
+    assert len(pairs.learned) == len(pairs.exact) <= MAX_PAIRS
+    assert pairs.learned == pairs.exact
+    with pytest.raises(ValidationError, match="expected equally many"):
+        ScorePairs(learned=[1.0], exact=[])
+
+
+def test_damaged_files(result: Result, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with pytest.raises(ValueError, match="cannot be read"):
+        Result.load(path)
+    for content in ("", "[]", "{}", result.model_dump_json()[:-40]):
+        path.write_text(content)
+        with pytest.raises(ValueError, match="is not a result of tcsis"):
+            Result.load(path)
+    path.write_text(result.model_dump_json().replace('"config":', '"konfig":'))
+    with pytest.raises(ValueError, match="konfig"):
+        Result.load(path)
+
+
+def test_a_result_needs_a_method() -> None:
+    with pytest.raises(ValueError, match="draws is empty"):
+        compare_results(TARGET, {})
