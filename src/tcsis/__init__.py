@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tcsis.learn.config import Config
     from tcsis.learn.learned import Learned, load
     from tcsis.learn.trainer import train
-    from tcsis.learn.training import DivergedError
+    from tcsis.learn.descent import DivergedError
     from tcsis.reverse import schedules, steps
     from tcsis.reverse.unlearned import learning_free
 
@@ -85,7 +85,7 @@ MEMBERS = {
     "CheckpointError": "learn.checkpoint",
     "Comparison": "app.comparison",
     "Config": "learn.config",
-    "DivergedError": "learn.training",
+    "DivergedError": "learn.descent",
     "Draws": "draws",
     "Evaluation": "judging.evaluation",
     "Learned": "learn.learned",

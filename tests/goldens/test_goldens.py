@@ -36,7 +36,7 @@ GRAPH = tcsis.targets.Pairwise.from_spins(
     torch.tensor(networkx.to_numpy_array(networkx.petersen_graph())), beta=0.4
 )
 TARGETS = {"ising": SPINS, "potts": POTTS, "field": FIELD, "graph": GRAPH}
-LEFT_OUT = ("offset", "centre", "log_scale", "centre.mean", "centre.seen")
+LEFT_OUT = ("log_scale", "centre.mean", "centre.seen")
 
 
 def digest(*tensors: torch.Tensor) -> str:
@@ -52,25 +52,15 @@ def weights_of(module: torch.nn.Module) -> list[torch.Tensor]:
 
 def trained(target: str, method: str, preset: str, schedule: str) -> Callable[[], str]:
     def make() -> str:
-        options = {} if preset == "paper" else {"schedule": schedule}
-        config = {
-            "paper": tcsis.presets.paper,
-            "fast": tcsis.presets.fast,
-            "tiny": tcsis.presets.tiny,
-        }[preset](TARGETS[target], method, **options)
+        named = "autoregressive" if schedule == "sequential" else method
+        config = tcsis.presets.choose(TARGETS[target], named, preset)
         if preset == "paper":
-            settings = dict(config.estimator.settings, num_samples=5)
-            config = config.model_copy(
-                update={"estimator": config.estimator.model_copy(update={"settings": settings})}
-            )
-            if config.proposal.name == "mcmc":
-                settings = dict(config.proposal.settings, num_steps=20, size=256)
-                config = config.model_copy(
-                    update={"proposal": config.proposal.model_copy(update={"settings": settings})}
-                )
+            config = config.changed(method={"estimator": {"num_samples": 5}})
+            if config.buffer.kind == "mcmc":
+                config = config.changed(buffer={"num_steps": 20, "size": 256})
         config = config.model_copy(update={"num_evaluations": 0})
         model = tcsis.train(TARGETS[target], config=config, steps=20, seed=3, progress=False)
-        calls = {} if schedule == "sequential" else {"steps": 4}
+        calls = {} if schedule == "sequential" else {"calls": 4}
         draws = model.sample(64, seed=5, **calls)
         counts = torch.tensor([draws.num_density_calls, draws.num_network_calls])
         return digest(*weights_of(model.module), draws.x, draws.log_weight, counts)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import shutil
 import uuid
@@ -27,6 +26,8 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
+
+from tcsis.basics.files import sync
 
 FORMAT = "tcsis-checkpoint"
 VERSION = 1
@@ -130,15 +131,6 @@ def write_files(directory: Path, tensors: dict[str, Tensor], data: dict[str, Any
     data_path.write_bytes(encode(dict(zip(KEYS, values, strict=True))))
     for path in (tensors_path, data_path, directory):
         sync(path)
-
-
-def sync(path: Path) -> None:
-    """Force a file, or the names in a directory, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def encode(document: dict[str, Any]) -> bytes:

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
+
+from tcsis.basics.checks import derive_seed
+
+
+class DivergedError(RuntimeError):
+    """Training gave numbers that are not finite, again and again."""
+
+
+@contextmanager
+def first_weights(seed: int) -> Iterator[None]:
+    """What is made inside draws its weights from the seed alone, and disturbs no other draws."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derive_seed(seed, "weights"))
+        yield
 
 
 def rate_share(step: int, progress: float, warmup: int, final: float) -> float:

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tcsis import reverse
-from tcsis.basics.checks import check_counts, check_integer, make_generator
+from tcsis.basics.frozen import parse
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
-from tcsis.learn.assemble import make_model, make_noise
 from tcsis.learn.checkpoint import CheckpointError
-from tcsis.learn.config import Config, parse
-from tcsis.learn.models import marginal
-from tcsis.learn.models.diffusion import DenoiserModel, ScoreModel
-from tcsis.learn.models.marginal import MarginalModel
-from tcsis.learn.models.sequential import Sequential
-from tcsis.reverse import schedules
+from tcsis.learn.config import Config
+from tcsis.learn.method import ModelSampler
 from tcsis.reverse.schedules import Schedule
-from tcsis.reverse.steps import Step, euler, tweedie
-from tcsis.reverse.trapezoidal import Trapezoidal
+from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
 from tcsis.targets.spec import build, describe
-
-BATCH_SIZE = 2_000
 
 
 @dataclass
@@ -47,59 +37,41 @@ class Learned:
     seconds: float = 0.0
     num_density_calls: float = 0.0
 
+    @cached_property
+    def sampler(self) -> ModelSampler:
+        """Draws of this model, and the reverse process that they go by."""
+        return self.config.method.sampler(self.module, self.target)
+
     def sample(
         self,
         n: int,
         *,
-        steps: int | None = None,
-        schedule: Schedule | None = None,
-        step: Step | None = None,
         seed: int = 0,
         generator: torch.Generator | None = None,
+        calls: int | None = None,
+        schedule: Schedule | None = None,
+        step: Step | None = None,
         batch_size: int | None = None,
     ) -> Draws:
         """n independent draws, each with its path weight.
 
-        ``steps`` is how many network calls a draw may take.  A sequential model takes one a site
-        and no more; a parallel one goes from noise to the target in that many.  A parallel model
+        ``calls`` is how many network calls a draw may take.  The autoregressive method takes one a
+        site, no more and no fewer; a diffusion goes from noise to the target in that many, and
         serves any ``schedule`` and ``step`` of the reverse process.
         """
-        check_counts(n=n, batch_size=batch_size or 1)
-        generator = generator or make_generator(seed, "reverse", self.target.device)
-        if isinstance(self.module, Sequential):
-            refuse_other_schedules(self.module, steps, schedule, step)
-            sizes = {} if batch_size is None else {"batch_size": batch_size}
-            return self.module.sample(self.target, n, generator, **sizes)
-        return reverse.sample(
-            self.target, self.denoiser, make_noise(self.config, self.target),
-            schedule or self.schedule(steps), step or self.step(), n,
-            generator=generator, batch_size=batch_size or BATCH_SIZE,
+        return self.sampler.sample(
+            n, seed=seed, generator=generator, calls=calls, schedule=schedule, step=step,
+            batch_size=batch_size,
         )  # fmt: skip
 
     @property
-    def denoiser(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def denoiser(self) -> Denoiser:
         """log P(x_0^i = v | x_t), (b, d) and (b, d) -> (b, d, v)."""
-        if isinstance(self.module, MarginalModel):
-            return partial(getattr(marginal, self.config.scores), self.module)
-        assert isinstance(self.module, Sequential | DenoiserModel | ScoreModel)
-        return self.module.denoiser
+        return self.sampler.denoiser
 
-    def schedule(self, steps: int | None = None) -> Schedule:
+    def schedule(self, calls: int | None = None) -> Schedule:
         """The schedule that ``sample`` goes by."""
-        if isinstance(self.module, Sequential):
-            return self.module.schedule
-        calls = check_integer("steps", self.config.num_calls if steps is None else steps)
-        # a correction takes another call at the states that it changes, about one in ten
-        num_steps = (
-            max(1, round(calls / 1.15)) if self.config.reverse_step == "trapezoidal" else calls
-        )
-        grid = schedules.uniform_grid(make_noise(self.config, self.target), num_steps)
-        return schedules.parallel(self.target.num_sites, grid)
-
-    def step(self) -> Step:
-        """The reverse step that ``sample`` takes."""
-        named: dict[str, Step] = {"euler": euler, "tweedie": tweedie}
-        return named.get(self.config.reverse_step) or Trapezoidal(self.target)
+        return self.sampler.schedule(calls)
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -124,21 +96,6 @@ def tensors_of(module: nn.Module, target: Target) -> tuple[dict[str, Tensor], di
     return tensors | {f"target/{name}": value for name, value in parameters.items()}, described
 
 
-def refuse_other_schedules(
-    model: Sequential, steps: int | None, schedule: Schedule | None, step: Step | None
-) -> None:
-    if schedule is not None or step is not None:
-        raise ValueError(
-            "schedule and step are fixed for a sequential model, which draws site by site: train "
-            'with schedule="parallel" to choose them'
-        )
-    if steps is not None and check_integer("steps", steps) < len(model.order):
-        raise ValueError(
-            f"steps is {steps}: a sequential model takes one call for each of its "
-            f'{len(model.order)} sites; expected at least that, or train with schedule="parallel"'
-        )
-
-
 def load(folder: str | Path, target: Target | None = None) -> Learned:
     """A model that ``save`` or a training run wrote.  ``target`` is needed only for a function of
     the user's own, which no file can hold."""
@@ -151,9 +108,14 @@ def from_checkpoint(
 ) -> Learned:
     if not {"config", "target", "history", "seconds", "num_density_calls"} <= data.keys():
         raise CheckpointError("this checkpoint holds no model: expected one that tcsis.train wrote")
+    if not isinstance(data["config"].get("method"), dict):
+        raise CheckpointError(
+            "this checkpoint is of a tcsis before 0.2, whose methods went by other names: expected "
+            "one of this version; train again"
+        )
     target = matching_target(tensors, data["target"], target)
-    config = parse(data["config"], Config)
-    module = make_model(config, target, seed=0)
+    config = parse(Config, data["config"])
+    module = config.new_model(target, seed=0)
     load_weights(module, tensors, "model/")
     return Learned(
         target, config, module.eval(), data["history"], data["seconds"], data["num_density_calls"]

@@ -35,13 +35,6 @@ def site_cross_entropies(log_d: Tensor, log_d_hat: Tensor) -> Tensor:
     return (log_d_hat.exp() * gap).sum(-1)
 
 
-def spread(log_ratio: Tensor) -> Tensor:
-    """Half the variance of log p̄ - log q over a batch, (b,) -> ().  Near agreement it is the KL
-    divergence, but with a gradient that vanishes for every state, not only in the mean.  Z cancels.
-    """
-    return log_ratio.var() / 2
-
-
 def itakura_saito(log_p: Tensor, log_p_hat: Tensor, most: float = MOST_LOG_RATIO) -> Tensor:
     """p̂/p - log(p̂/p) - 1, (b,) -> (b,), continued linearly where log(p̂/p) is above ``most``.
 

@@ -18,9 +18,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tcsis.basics.checks import check_integer
+from tcsis.basics.files import write_whole
 from tcsis.learn import checkpoint, presets
-from tcsis.learn.config import Config, Method
+from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
+from tcsis.learn.method import Method
 from tcsis.learn.training import Run
 from tcsis.targets.base import Target, counting
 
@@ -30,10 +32,9 @@ CHECKPOINT = "checkpoint"
 
 def train(
     target: Target,
-    method: Method = "self-normalized",
-    preset: str = "fast",
+    method: str | Method | None = None,
+    preset: str | None = None,
     *,
-    schedule: str = "sequential",
     config: Config | None = None,
     seed: int = 0,
     steps: int | None = None,
@@ -45,15 +46,16 @@ def train(
 ) -> Learned:
     """Train a sampler for ``target``.
 
-    ``method`` is "self-normalized" or "unbiased", ``schedule`` "sequential" or "parallel", and
-    ``preset`` "fast", "paper" (parallel) or "tiny"; ``config`` stands in for all three.  Training
-    ends after ``steps`` steps or ``time_budget`` seconds, whichever comes first.  With a
-    ``folder``, metrics go to ``metrics.jsonl`` and the whole state to ``checkpoint`` every
-    ``checkpoint_every`` seconds, from where ``resume`` goes on.
+    ``method`` is "autoregressive" (the default), "self-normalized" or "unbiased", or a value such
+    as ``SelfNormalized(...)`` that stands in for the preset's; ``preset`` is "fast" (the default),
+    "paper" or "tiny"; ``config`` stands in for both.  Training ends after ``steps`` steps or
+    ``time_budget`` seconds, whichever comes first.  With a ``folder``, metrics go to
+    ``metrics.jsonl`` and the whole state to ``checkpoint`` every ``checkpoint_every`` seconds, from
+    where ``resume`` goes on.
     """
-    config = config or choose_preset(target, method, preset, schedule)
+    config = choose_config(target, method, preset, config)
     if steps is not None:
-        config = config.model_copy(update={"num_steps": check_integer("steps", steps)})
+        config = config.changed(num_steps=check_integer("steps", steps))
     if time_budget is not None and not time_budget > 0:
         raise ValueError(f"time_budget is {time_budget}: expected seconds above 0")
     run = Run(target, config, seed, time_budget)
@@ -72,13 +74,20 @@ def train(
     return run.learned()
 
 
-def choose_preset(target: Target, method: Method, preset: str, schedule: str) -> Config:
-    if preset == "paper":
-        return presets.paper(target, method)
-    named = {"fast": presets.fast, "tiny": presets.tiny}
-    if preset not in named:
-        raise ValueError(f"preset is {preset!r}: expected fast, paper or tiny")
-    return named[preset](target, method, schedule)
+def choose_config(
+    target: Target, method: str | Method | None, preset: str | None, config: Config | None
+) -> Config:
+    """The config that is given, or the preset that method and preset name."""
+    if config is not None:
+        if method is not None or preset is not None:
+            raise ValueError(
+                "config stands in for method and preset: expected config alone, or the other two"
+            )
+        return config.changed()  # copies that were not checked are refused here
+    if isinstance(method, Method):
+        base = presets.choose(target, method.kind, preset or "fast")
+        return base.changed(method=method.model_dump())
+    return presets.choose(target, method, preset or "fast")
 
 
 @dataclass
@@ -95,11 +104,11 @@ class Keeper:
             self.save()
 
     def save(self) -> None:
-        if self.folder is None or self.run.buffer is None:
+        if self.folder is None or self.run.buffer.states is None:
             return
         checkpoint.save(self.folder / CHECKPOINT, *self.run.state())
         lines = [json.dumps(record) + "\n" for record in self.run.history]
-        (self.folder / METRICS).write_text("".join(lines))
+        write_whole(self.folder / METRICS, "".join(lines))
         self.last = time.monotonic()
 
     def restore(self) -> None:

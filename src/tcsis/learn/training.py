@@ -18,36 +18,16 @@ from torch import Tensor, nn
 from tcsis import exact
 from tcsis.basics.checks import make_generator
 from tcsis.draws import Draws
-from tcsis.identity.blocks import log_mean
 from tcsis.judging.evaluation import evaluate
-from tcsis.learn.assemble import (
-    is_joint,
-    make_joint_estimate,
-    make_loss,
-    make_marginal_estimate,
-    make_model,
-    make_proposal,
-)
-from tcsis.learn.buffers import new_seed
+from tcsis.learn.buffers import Buffer
 from tcsis.learn.config import Config
-from tcsis.learn.descent import move_average, rate_share
+from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.learn.learned import Learned, from_checkpoint, load_weights
-from tcsis.learn.losses import random_sites, shared_times
-from tcsis.learn.models.crowd import Crowd
-from tcsis.learn.models.marginal import MarginalModel
-from tcsis.learn.models.sequential import Sequential, log_target
-from tcsis.mcmc import population_annealing
 from tcsis.targets.base import Target
 from tcsis.targets.spec import describe
 
 MOST_RESTARTS = 3
 SNAPSHOT_EVERY = 100
-NUM_CALIBRATED = 1_024
-NUM_FITTED, NUM_FITS, NUM_SITES = 8_192, 2, 4
-
-
-class DivergedError(RuntimeError):
-    """Training gave numbers that are not finite, again and again."""
 
 
 class Run:
@@ -56,15 +36,14 @@ class Run:
     def __init__(self, target: Target, config: Config, seed: int, time_budget: float | None):
         self.target, self.config, self.seed = target, config, seed
         self.time_budget = time_budget or math.inf
-        self.model = make_model(config, target, seed)
+        self.model = config.new_model(target, seed)
         self.average = deepcopy(self.model, {id(target): target}).eval().requires_grad_(False)
-        self.loss = make_loss(config, target, self.model, self.states)
-        self.proposal = make_proposal(config, target)
+        self.buffer = Buffer(config.buffer, target)
+        self.loss = config.method.loss(self.model, target, self.buffer)
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), weight_decay=config.optimisation.weight_decay
         )
         self.generator = make_generator(seed, "training", target.device)
-        self.buffer: Tensor | None = None
         self.step, self.seconds, self.rate, self.restarts = 0, 0.0, 1.0, 0
         self.last_loss, self.num_density_calls = math.nan, 0.0
         self.history: list[dict[str, float]] = []
@@ -74,7 +53,7 @@ class Run:
     def steps(self) -> Iterator[int]:
         """Train to the end, yielding after every step."""
         began = time.perf_counter() - self.seconds
-        if self.buffer is None:
+        if self.buffer.states is None:
             self.begin()
         good = self.snapshot()
         while self.progress < 1:
@@ -91,24 +70,20 @@ class Run:
             yield self.step
 
     def begin(self) -> None:
-        self.buffer = self.proposal.start(self.generator)
-        if isinstance(self.model, MarginalModel):
-            self.calibrate(self.model)
-        elif isinstance(self.model, Sequential) and self.config.method == "unbiased":
-            self.calibrate_total(self.model)
+        self.buffer.start(self.generator)
+        self.config.method.prepare(self.model, self.target, self.buffer, self.generator)
+        self.average.load_state_dict(self.model.state_dict())
 
     def make_step(self) -> Tensor:
-        """One batch; the straight line of the method."""
-        assert self.buffer is not None
+        """One batch; the straight line of every method."""
         settings = self.config.optimisation
-        if self.step and self.step % self.proposal.every == 0:
-            self.buffer = self.proposal.refresh(self.buffer, self.sample, self.generator)
+        self.buffer.refresh(self.step, self.sample, self.generator)
+        states = self.buffer.all
         chosen = torch.randint(
-            len(self.buffer), (settings.batch_size,),
-            device=self.buffer.device, generator=self.generator,
-        )  # fmt: skip
-        loss, x_0 = self.loss(self.buffer[chosen], self.generator)
-        self.buffer[chosen] = x_0
+            len(states), (settings.batch_size,), device=states.device, generator=self.generator
+        )
+        loss, x_0 = self.loss(states[chosen], self.generator)
+        states[chosen] = x_0
         self.optimiser.zero_grad()
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_norm)
@@ -119,11 +94,6 @@ class Run:
         move_average(self.average, self.model, self.step, settings.ema)
         return torch.where(norm.isfinite(), loss.detach(), torch.nan)
 
-    def states(self) -> Tensor:
-        """The buffer as it is now."""
-        assert self.buffer is not None
-        return self.buffer
-
     @property
     def progress(self) -> float:
         """From 0 to 1, by steps or by the clock."""
@@ -133,57 +103,6 @@ class Run:
         settings = self.config.optimisation
         share = rate_share(self.step, self.progress, settings.warmup, settings.final)
         return settings.learning_rate * self.rate * share
-
-    def calibrate(self, model: MarginalModel) -> None:
-        """Set the crowd, and then the coefficients of the skip terms at every time from one large
-        batch of estimates."""
-        assert self.buffer is not None
-        x_0 = self.buffer[torch.arange(NUM_FITTED, device=self.buffer.device) % len(self.buffer)]
-        if model.crowd is not None:
-            self.fill(model.crowd)
-        t = shared_times(x_0, self.generator)
-        x_t = model.noise.draw(x_0, t, generator=self.generator)
-        check_all_allowed(self.target, x_t)
-        for _ in range(NUM_FITS):  # what the first fit says may guide the estimates of the next
-            self.fit(model, x_t, t, x_0)
-        self.average.load_state_dict(model.state_dict())
-
-    def fit(self, model: MarginalModel, x_t: Tensor, t: Tensor, x_0: Tensor) -> None:
-        """The fields to joint estimates, where there are such, and the marginal."""
-        if is_joint(self.config):
-            estimate = make_joint_estimate(self.config, self.target, model, self.states)
-            joint, _ = estimate(x_t, t, x_0, self.generator)
-            sites = random_sites(x_t, NUM_SITES, self.generator)
-            chosen = joint.gather(1, sites[..., None].expand(-1, -1, joint.shape[-1]))
-            log_p_hat = log_mean(joint.logsumexp(-1), 1)
-            model.fit_skips(x_t, t, log_p_hat)
-            if len(model.fields) == 2:
-                model.fit_fields(x_t, t, sites, chosen)
-                model.fit_skips(x_t, t, log_p_hat)
-        else:
-            estimate = make_marginal_estimate(self.config, self.target, model)
-            model.fit_skips(x_t, t, estimate(x_t, t, x_0, self.generator)[0])
-
-    def fill(self, crowd: Crowd) -> None:
-        """From an annealed population of its own, as what the crowd is asked about are states of
-        the buffer, noised."""
-        settings: dict[str, Any] = dict(self.config.proposal.settings)
-        ladder = {key: settings[key] for key in ("num_rungs", "steps_per_rung") if key in settings}
-        population = population_annealing(
-            self.target, num_replicas=len(crowd.states), seed=new_seed(self.generator), **ladder
-        )
-        crowd.gather(population.draws.x[:, 0].to(crowd.states), population.log_z)
-
-    @torch.no_grad()
-    def calibrate_total(self, model: Sequential) -> None:
-        """Start log Z where the buffer has the untrained model right on average."""
-        assert self.buffer is not None
-        x = self.buffer[:NUM_CALIBRATED]
-        gap = log_target(model, self.target, x) - model.log_marginal(x)
-        allowed = gap[gap.isfinite()]
-        if len(allowed):
-            model.centre += allowed.mean()
-        self.average.load_state_dict(model.state_dict())
 
     # -- evaluation ------------------------------------------------------------------------------
 
@@ -251,19 +170,18 @@ class Run:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that changes in training."""
-        assert self.buffer is not None
         found = {f"now/{name}": value for name, value in self.model.state_dict().items()}
         found |= {f"model/{name}": value for name, value in self.average.state_dict().items()}
         for name, weights in self.model.named_parameters():
             for key, value in self.optimiser.state.get(weights, {}).items():
                 found[f"optimiser/{key}/{name}"] = value
-        return found | {"buffer": self.buffer, "generator": self.generator.get_state()}
+        return found | {"buffer": self.buffer.all, "generator": self.generator.get_state()}
 
     def place(self, tensors: dict[str, Tensor]) -> None:
         """Put back what ``tensors`` gave."""
         load_weights(self.model, tensors, "now/")
         load_weights(self.average, tensors, "model/")
-        self.buffer = tensors["buffer"].to(self.target.device).clone()
+        self.buffer.states = tensors["buffer"].to(self.target.device).clone()
         self.generator.set_state(tensors["generator"].cpu())
         self.optimiser.state.clear()
         for name, weights in self.model.named_parameters():
@@ -299,14 +217,3 @@ class Run:
         self.step, self.rate, self.restarts = data["step"], data["rate"], data["restarts"]
         self.history, self.seconds = data["history"], data["seconds"]
         self.num_density_calls = data["num_density_calls"]
-
-
-def check_all_allowed(target: Target, x: Tensor) -> None:
-    """Refuse a target that forbids states, for a marginal on which log p̄ is a skip term."""
-    forbidden = target.log_density(x).isneginf()
-    if bool(forbidden.any()):
-        raise ValueError(
-            f"log p̄ is -inf at x = {x[int(forbidden.nonzero()[0])].tolist()}, which the unbiased "
-            "method on a parallel schedule cannot have: expected a finite log p̄; use the "
-            "sequential schedule or the self-normalized method"
-        )

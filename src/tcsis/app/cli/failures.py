@@ -54,7 +54,7 @@ def exit_code(error: Exception) -> int:
         return INTERRUPTED
     if "torch" in sys.modules:  # or else none of these can have been raised
         from tcsis.learn.checkpoint import CheckpointError
-        from tcsis.learn.training import DivergedError
+        from tcsis.learn.descent import DivergedError
 
         if isinstance(error, CheckpointError):
             return CHECKPOINT

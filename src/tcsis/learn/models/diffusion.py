@@ -8,6 +8,7 @@ make the model right as t → 0 with a network that is zero: gain(1) = 1.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -88,6 +89,11 @@ def present_ratios(target: Target) -> Field:
     return field
 
 
+def known_field(target: Target) -> Field:
+    """What the other sites say on a site, as far as it is known without learning."""
+    return mean_field(target) if isinstance(target, Pairwise) else present_ratios(target)
+
+
 def no_field(target: Target) -> Field:
     """Nothing: a model without preconditioning."""
     return lambda x, alpha: torch.zeros(*x.shape, target.num_values, device=x.device)
@@ -96,33 +102,38 @@ def no_field(target: Target) -> Field:
 # -- the two parametrisations ---------------------------------------------------------------------
 
 
-class DenoiserModel(nn.Module):
-    """log P(x_0^i = u | x_t) at any times."""
+class DiffusionModel(nn.Module, ABC):
+    """A network that stands for denoiser or score, and so for both."""
 
     def __init__(self, noise: UniformNoise, network: SiteNetwork):
         super().__init__()
         self.noise, self.network = noise, network
 
+    @abstractmethod
     def denoiser(self, x_t: Tensor, t: Tensor) -> Tensor:
-        """(b, d) and (b, d) -> (b, d, v), normalised."""
+        """log P(x_0^i = u | x_t), (b, d) and (b, d) -> (b, d, v), normalised."""
+
+    @abstractmethod
+    def log_score(self, x_t: Tensor, t: Tensor) -> Tensor:
+        """log p_t(y)/p_t(x_t), (b, d) and (b, d) -> (b, d, v), zero at the present value."""
+
+
+class DenoiserModel(DiffusionModel):
+    """log P(x_0^i = u | x_t) at any times."""
+
+    def denoiser(self, x_t: Tensor, t: Tensor) -> Tensor:
         alpha = self.noise.alpha(x_t, t).expand(x_t.shape)
         logits = self.network(x_t, alpha)
         return log_normalise(logits + self.noise.log_kernel(x_t, t).to(logits.dtype))
 
     def log_score(self, x_t: Tensor, t: Tensor) -> Tensor:
-        """log p_t(y)/p_t(x_t), (b, d, v)."""
         return self.noise.log_score_from_denoiser(self.denoiser(x_t, t), x_t, t)
 
 
-class ScoreModel(nn.Module):
+class ScoreModel(DiffusionModel):
     """log p_t(y)/p_t(x_t) at any times with α > 0, as the paper has it."""
 
-    def __init__(self, noise: UniformNoise, network: SiteNetwork):
-        super().__init__()
-        self.noise, self.network = noise, network
-
     def log_score(self, x_t: Tensor, t: Tensor) -> Tensor:
-        """(b, d) and (b, d) -> (b, d, v), zero at the present value."""
         logits = self.network(x_t, self.noise.alpha(x_t, t).expand(x_t.shape))
         return logits - logits.gather(-1, x_t[..., None])
 

@@ -18,6 +18,11 @@ Logits = Callable[[Tensor, Tensor], Tensor]
 Symmetrise = Callable[[Logits, Tensor, Tensor, int], Tensor]
 
 
+def of_values(num_values: int) -> Symmetrise:
+    """What fits V values that the target does not tell apart."""
+    return averaged if num_values == 2 else sorted_values
+
+
 def as_it_is(logits: Logits, x: Tensor, alpha: Tensor, num_values: int) -> Tensor:
     return logits(x, alpha)
 

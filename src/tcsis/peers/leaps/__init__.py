@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 
 from tcsis.basics.checks import check_counts, check_integer, make_generator
+from tcsis.basics.frozen import parse
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
-from tcsis.learn.config import parse
 from tcsis.learn.learned import load_weights, matching_target, tensors_of
 from tcsis.learn.trainer import bar
 from tcsis.peers.leaps.model import LeapsConfig, LeapsModel, default_calls, make_model
@@ -145,7 +145,7 @@ def load(folder: str | Path, target: Target | None = None) -> Leaps:
     if not {"leaps", "target", "history", "seconds", "num_density_calls"} <= data.keys():
         raise CheckpointError("this checkpoint holds no model of LEAPS: expected one it has saved")
     target = matching_target(tensors, data["target"], target)
-    config = parse(data["leaps"], LeapsConfig)
+    config = parse(LeapsConfig, data["leaps"])
     module = make_model(config, target, seed=0)
     load_weights(module, tensors, "model/")
     return Leaps(

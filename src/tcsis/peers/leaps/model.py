@@ -22,8 +22,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from tcsis.basics.checks import derive_seed
-from tcsis.learn.config import Frozen, Positive
+from tcsis.basics.frozen import Frozen, Positive
+from tcsis.learn.descent import first_weights
 from tcsis.learn.nn.dit import zero_init
 from tcsis.learn.nn.equivariant import Hollow, antisymmetric
 from tcsis.learn.nn.hollow import HollowLattice
@@ -41,7 +41,7 @@ class LeapsConfig(Frozen):
 
     ``num_walkers`` states with times are kept; every ``refresh_every`` steps a quarter of them is
     renewed by paths of ``num_times`` points, and all take ``num_sweeps`` Gibbs sweeps of their ρ_t.
-    Paths reach t = 1 after ``warmup_share`` of the training.  ``kernel_sizes`` and ``num_calls``,
+    ``kernel_sizes`` and ``num_calls``,
     the steps of a draw, follow from the size of the target where they are None.
     """
 
@@ -53,7 +53,6 @@ class LeapsConfig(Frozen):
     num_times: Positive = 32
     refresh_every: Positive = 50
     num_sweeps: Positive = 4
-    warmup_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     num_steps: Positive = 5_000
     num_calls: Positive | None = None
     num_evaluations: Annotated[int, Field(ge=0)] = 5
@@ -145,8 +144,7 @@ def drive(x: Tensor, t: Tensor, ratios: Tensor) -> Tensor:
 
 def make_model(config: LeapsConfig, target: Target, seed: int) -> LeapsModel:
     """The model with its first weights, which depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derive_seed(seed, "weights"))
+    with first_weights(seed):
         model = LeapsModel(RateNetwork(make_trunk(config, target), target.num_values), FreeEnergy())
     return model.to(target.device)
 

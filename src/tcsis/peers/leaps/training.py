@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from tcsis.basics.checks import make_generator
 from tcsis.draws import Draws
 from tcsis.learn.buffers import noise
-from tcsis.learn.descent import move_average, rate_share
-from tcsis.learn.training import DivergedError
+from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.mcmc.gibbs import SweepGibbs
 from tcsis.mcmc.kernel import State
 from tcsis.peers.leaps.model import LeapsConfig, default_calls, make_model
@@ -46,11 +45,11 @@ class Walkers:
             self.x = sweep(target, self.x, share * self.t, generator)
         self.oldest = 0
 
-    def renew(self, rates: Rates, largest: float) -> None:
+    def renew(self, rates: Rates) -> None:
         """Trajectories of the present model in place of the oldest walkers, then sweeps of all."""
         n, num_times = len(self.x), self.config.num_times
         num_paths = max(1, n // RENEWED // num_times)
-        paths = trajectories(rates, self.target, num_paths, num_times, largest, self.generator)
+        paths = trajectories(rates, self.target, num_paths, num_times, self.generator)
         x, t = (part[-n:] for part in paths)
         places = (self.oldest + torch.arange(len(x), device=x.device)) % n
         self.x[places], self.t[places] = x, t
@@ -73,10 +72,9 @@ def sweep(target: Target, x: Tensor, t: Tensor, generator: torch.Generator) -> T
 
 @torch.no_grad()
 def trajectories(
-    rates: Rates, target: Target, num_paths: int, num_times: int, largest: float,
-    generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """All points of paths up to the time ``largest``, (num_paths·num_times, d) and their times.
+    rates: Rates, target: Target, num_paths: int, num_times: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """All points of paths, (num_paths·num_times, d) and their times.
 
     The grid of each path is shifted at random, so that together they meet all times alike.
     """
@@ -85,7 +83,7 @@ def trajectories(
     shift = torch.rand(t.shape, dtype=t.dtype, device=t.device, generator=generator)
     states, times = [], []
     for number in range(num_times):
-        s = largest * (number + shift) / num_times
+        s = (number + shift) / num_times
         x, t = jump(look(rates, target, x, t), s - t, generator), s
         states.append(x)
         times.append(t)
@@ -124,7 +122,7 @@ class Run:
         self.calibrate(walkers)
         while self.progress < 1:
             if self.step % self.config.refresh_every == 0 and self.step:
-                walkers.renew(self.model.rates, self.largest_time())
+                walkers.renew(self.model.rates)
             self.make_step(*walkers.choose())
             self.seconds = time.perf_counter() - began
             if self.due():
@@ -162,14 +160,6 @@ class Run:
     def progress(self) -> float:
         """From 0 to 1, by steps or by the clock."""
         return max(self.step / self.config.num_steps, self.seconds / self.time_budget)
-
-    def largest_time(self) -> float:
-        """Up to where trajectories go: rises to 1 over the first ``warmup_share`` of training.
-
-        Walkers start near ρ_t at all times, so that none is needed as a rule.
-        """
-        share = self.config.warmup_share
-        return 1.0 if not share else min(1.0, 0.02 + self.progress / share)
 
     def learning_rate(self) -> float:
         return self.config.learning_rate * rate_share(self.step, self.progress, WARMUP, FINAL)

@@ -1,33 +1,56 @@
-"""The sequential model: an autoregressive law of the sites that a schedule draws one by one.
+"""The autoregressive method: a law of the sites that are drawn one by one, with a causal network.
 
     q(x) = Π_k q(x_k | x_<k) · Π_{i in last} p(x_i | the others),        log w = log p̄(x) - log q(x)
 
-The sites of the last colour class, where the target has one, are drawn from the target itself.  A
-conditional q(x_k | x_<k) is the denoiser at site k when the sites before it are known (t = 0) and
-all others noise (t = 1), so this is the reverse process on a sequential schedule, with nothing
-evaluated but the site that moves.
+The sites of the last colour class, where the target has one, are drawn from the target itself.
+
+It is what its name says, not the paper's diffusion: autoregressive networks are those of Germain et
+al. (2015) and van den Oord et al. (2016), their use for Boltzmann laws is that of Wu, Wang and
+Zhang (2019), and the variance of log weights as a loss is that of Richter et al. (2020).  From the
+identity come the conditionals of the objective ``CrossEntropy``, which are the posterior of x_k with
+the sites before it known (t = 0) and all others noise (t = 1): a conditional q(x_k | x_<k) is the
+denoiser there, and a draw is the reverse process on a sequential schedule.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from tcsis import exact
+from tcsis.basics.checks import check_counts, make_generator
+from tcsis.basics.frozen import Frozen, Positive
 from tcsis.draws import Draws, concatenate
-from tcsis.learn.models.labels import Labels, num_seen
+from tcsis.learn.buffers import Buffer
+from tcsis.learn.method import Loss, Method, ScorePairs
+from tcsis.learn.models.labels import ByAppearance, ByName, Labels, num_seen
 from tcsis.learn.nn.causal import Causal
+from tcsis.learn.objectives import cross_entropy
 from tcsis.noise import UniformNoise, draw_categorical, log_sum
 from tcsis.reverse.loop import class_law, end_density
-from tcsis.reverse.schedules import Schedule, block_times, singles
-from tcsis.reverse.steps import at
+from tcsis.reverse.schedules import (
+    Schedule,
+    block_times,
+    farthest_point,
+    last_class,
+    remaining,
+    singles,
+)
+from tcsis.reverse.steps import Denoiser, Step, at, tweedie
 from tcsis.targets.base import Target, counting
 
 BATCH_SIZE = 16_384
+NUM_PREFIXES = 256
+"""Of exact draws, at which conditionals are compared with exact ones."""
 
 
-class Sequential(nn.Module):
+class CausalLaw(nn.Module):
     """``order`` (n,) names the sites in the order they are drawn, ``last`` (k,) those left over."""
 
     def __init__(
@@ -37,11 +60,6 @@ class Sequential(nn.Module):
         self.num_values, self.order, self.last, self.labels = num_values, order, last, labels
         in_width = 1 if num_values == 2 else num_values
         self.network = Causal(len(order), in_width, num_values - 1, width)
-        self.offset = nn.Parameter(torch.zeros((), dtype=torch.float64))
-        self.register_buffer("centre", torch.zeros((), dtype=torch.float64))
-        self.centre: Tensor
-        self.register_buffer("log_scale", torch.tensor(-torch.inf, dtype=torch.float64))
-        self.log_scale: Tensor
 
     @property
     def schedule(self) -> Schedule:
@@ -61,16 +79,6 @@ class Sequential(nn.Module):
         labels = self.read(x)
         return self.conditionals(labels).gather(-1, labels[..., None]).squeeze(-1)
 
-    @property
-    def log_z(self) -> Tensor:
-        """log Z as the unbiased method learns it: a running mean of log p̄ - log q, which follows
-        the network fast enough, and a weight for the rest."""
-        return self.centre + self.offset
-
-    def log_marginal(self, x: Tensor) -> Tensor:
-        """log of the unnormalised marginal of the sites of the order, (b, d) -> (b,) float64."""
-        return self.log_z + self.log_prob(x).double().sum(1)
-
     def read(self, x: Tensor) -> Tensor:
         """Labels of the sites of the order, (b, d) -> (b, n)."""
         y = x[:, self.order]
@@ -86,14 +94,8 @@ class Sequential(nn.Module):
     # -- draws -----------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def sample(
-        self, target: Target, n: int, generator: torch.Generator, batch_size: int = BATCH_SIZE
-    ) -> Draws:
+    def sample(self, target: Target, n: int, generator: torch.Generator) -> Draws:
         """n draws with their weights; every site of the order costs one network call a draw."""
-        sizes = [len(part) for part in torch.arange(n).split(batch_size)]
-        return concatenate([self.sample_batch(target, size, generator) for size in sizes])
-
-    def sample_batch(self, target: Target, n: int, generator: torch.Generator) -> Draws:
         begin = time.perf_counter()
         with counting(target) as cost:
             labels, log_q = self.draw(n, generator)
@@ -141,7 +143,7 @@ class Sequential(nn.Module):
             raise ValueError(
                 "t is not a time of this model, which draws its sites one by one: expected 0 at "
                 "the first sites of model.order and 1 at all others; for other schedules train "
-                'with schedule="parallel"'
+                'with method="self-normalized"'
             )
         here = x_t[..., None] == torch.arange(self.num_values, device=x_t.device)
         log_d = torch.where(known[..., None], torch.where(here, 0.0, -torch.inf), 0.0)
@@ -163,7 +165,39 @@ def against_first(logits: Tensor) -> Tensor:
     return nn.functional.pad(logits, (1, 0))
 
 
-def log_target(model: Sequential, target: Target, x: Tensor) -> Tensor:
+# -- what is minimised ----------------------------------------------------------------------------
+
+
+class Spread(Frozen):
+    """The spread of the log weights."""
+
+    kind: Literal["spread"] = "spread"
+
+    def compare(self, model: CausalLaw, target: Target) -> Callable[[Tensor], Tensor]:
+        return lambda x: spread(log_target(model, target, x) - model.log_prob(x).double().sum(1))
+
+
+class CrossEntropy(Frozen):
+    """Cross-entropy of every conditional with p(x_k | all other sites), for x_0 from p."""
+
+    kind: Literal["cross-entropy"] = "cross-entropy"
+
+    def compare(self, model: CausalLaw, target: Target) -> Callable[[Tensor], Tensor]:
+        def compare(x: Tensor) -> Tensor:
+            log_hat = site_conditionals(model, target, x)
+            return cross_entropy(model.conditionals(model.read(x)), log_hat).mean()
+
+        return compare
+
+
+def spread(log_ratio: Tensor) -> Tensor:
+    """Half the variance of log p̄ - log q over a batch, (b,) -> ().  Near agreement it is the KL
+    divergence, but with a gradient that vanishes for every state, not only in the mean.  Z cancels.
+    """
+    return log_ratio.var() / 2
+
+
+def log_target(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
     """log of p̄ summed over the last class, (b, d) -> (b,) float64, given the other sites of x:
     p̄(x)·Π_{i in last} Σ_v p̄(x with i set to v)/p̄(x)."""
     log_p = target.log_density(x).double()
@@ -173,7 +207,7 @@ def log_target(model: Sequential, target: Target, x: Tensor) -> Tensor:
     return log_p + log_sum(ratios).sum(1)
 
 
-def site_conditionals(model: Sequential, target: Target, x: Tensor) -> Tensor:
+def site_conditionals(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
     """log p(x_k = v | all other sites), by label, (b, d) -> (b, n, v).
 
     For x from p these are posterior draws of p(x_k = v | x_<k), with one site summed out: the
@@ -182,3 +216,97 @@ def site_conditionals(model: Sequential, target: Target, x: Tensor) -> Tensor:
     log_p = target.log_ratios(x)[:, model.order].log_softmax(-1)
     names = model.labels.names(x[:, model.order])[:, None].expand(log_p.shape)
     return torch.empty_like(log_p).scatter(-1, names, log_p)
+
+
+# -- the method -----------------------------------------------------------------------------------
+
+
+class Autoregressive(Method[CausalLaw]):
+    """One small network of ``width`` a site.  With ``symmetric``, values that the target does not
+    tell apart are told by their appearance."""
+
+    kind: Literal["autoregressive"] = "autoregressive"
+    width: Positive = 32
+    objective: Annotated[Spread | CrossEntropy, Field(discriminator="kind")] = Spread()
+    symmetric: bool = True
+
+    def model(self, target: Target) -> CausalLaw:
+        last = None if target.colouring is None else last_class(target)
+        sites = None if last is None else remaining(target.num_sites, last)
+        alike = self.symmetric and target.symmetries.value_permutation
+        labels = ByAppearance(target.num_values) if alike else ByName(target.num_values)
+        return CausalLaw(target.num_values, farthest_point(target, sites), last, labels, self.width)
+
+    def loss(self, model: CausalLaw, target: Target, buffer: Buffer) -> Loss:
+        compare = self.objective.compare(model, target)
+        return lambda x_0, generator: (compare(x_0), x_0)  # at all times at once: no noise
+
+    def sampler(self, model: CausalLaw, target: Target) -> AutoregressiveSampler:
+        return AutoregressiveSampler(target, model)
+
+    def tiny(self) -> Autoregressive:
+        return self.model_copy(update={"width": 8})
+
+
+@dataclass(frozen=True)
+class AutoregressiveSampler:
+    """Draws site by site; the order and the number of calls are those of the model."""
+
+    target: Target
+    model: CausalLaw
+
+    def sample(
+        self,
+        n: int,
+        *,
+        seed: int = 0,
+        generator: torch.Generator | None = None,
+        calls: int | None = None,
+        schedule: Schedule | None = None,
+        step: Step | None = None,
+        batch_size: int | None = None,
+    ) -> Draws:
+        """n independent draws, each with its weight."""
+        check_counts(n=n, batch_size=batch_size or 1)
+        if not (calls is schedule is step is None):
+            raise ValueError(
+                "calls, schedule and step are fixed for the autoregressive method, which takes one "
+                f"call for each of its {len(self.model.order)} sites: leave them out, or train "
+                'with method="self-normalized" to choose them'
+            )
+        generator = generator or make_generator(seed, "reverse", self.target.device)
+        sizes = [len(part) for part in torch.arange(n).split(batch_size or BATCH_SIZE)]
+        return concatenate([self.model.sample(self.target, size, generator) for size in sizes])
+
+    @property
+    def noise(self) -> UniformNoise:
+        return UniformNoise(self.target.num_values)
+
+    @property
+    def denoiser(self) -> Denoiser:
+        return self.model.denoiser
+
+    @property
+    def step(self) -> Step:
+        return tweedie
+
+    def schedule(self, calls: int | None = None) -> Schedule:
+        return self.model.schedule
+
+    @torch.no_grad()
+    def score_pairs(self, seed: int) -> ScorePairs:
+        """Log-odds log p(x_k = v | x_<k) - log p(x_k = 0 | x_<k), v above 0, at prefixes of exact
+        draws: the model has no scores at other times."""
+        model, noise, table = self.model, self.noise, exact.Enumeration(self.target)
+        times = model.schedule.times
+        x = exact.draw(self.target, NUM_PREFIXES, seed=seed).x.long()
+        learned, truth = [], []
+        for k, rows in enumerate(torch.arange(NUM_PREFIXES).tensor_split(len(model.order))):
+            if not len(rows):
+                continue
+            log_q = model.next_site(x[rows][:, model.order[:k]]).double()
+            log_p = table.denoiser(noise, x[rows], times[k].expand(len(rows), -1))
+            log_p = log_p[:, model.order[k]]
+            learned.append(log_q[:, 1:] - log_q[:, :1])
+            truth.append(log_p[:, 1:] - log_p[:, :1])
+        return torch.cat(learned), torch.cat(truth)

@@ -1,0 +1,95 @@
+"""What a method is: a frozen value that knows its own model, loss and sampler.
+
+    model(target)                          a module with first weights
+    prepare(model, target, buffer, ...)    what is fitted once before training, if anything
+    loss(model, target, buffer)            a batch x_0 -> a scalar, and the states to put back
+    sampler(model, target)                 draws with their weights
+
+The training loop and a trained model call these and know no method by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from tcsis.basics.frozen import Frozen
+from tcsis.draws import Draws
+from tcsis.learn.buffers import Buffer
+from tcsis.noise import UniformNoise
+from tcsis.reverse.schedules import Schedule
+from tcsis.reverse.steps import Denoiser, Step
+from tcsis.targets.base import Target
+
+Loss = Callable[[Tensor, torch.Generator], tuple[Tensor, Tensor]]
+"""States x_0 (b, d) of the buffer -> a scalar, and the states (b, d) to put back."""
+
+ScorePairs = tuple[Tensor, Tensor]
+"""What a model says of some moves and what is true of them, (k,) each."""
+
+
+class ModelSampler(Protocol):
+    """Draws of a trained model, and the reverse process that they go by."""
+
+    target: Target
+    noise: UniformNoise
+
+    @property
+    def denoiser(self) -> Denoiser:
+        """log P(x_0^i = v | x_t), (b, d) and (b, d) -> (b, d, v)."""
+
+    @property
+    def step(self) -> Step:
+        """The reverse step that ``sample`` takes."""
+
+    def schedule(self, calls: int | None = None) -> Schedule:
+        """The schedule that ``sample`` goes by."""
+
+    def sample(
+        self,
+        n: int,
+        *,
+        seed: int = 0,
+        generator: torch.Generator | None = None,
+        calls: int | None = None,
+        schedule: Schedule | None = None,
+        step: Step | None = None,
+        batch_size: int | None = None,
+    ) -> Draws:
+        """n draws; ``calls`` network calls each, where that is free to choose."""
+
+    def score_pairs(self, seed: int) -> ScorePairs:
+        """What the model learned beside the truth, on a target that can be enumerated."""
+
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+class Method(Frozen, ABC, Generic[Model]):
+    """A distinct algorithm with its settings; ``kind`` is its name."""
+
+    kind: str
+
+    @abstractmethod
+    def model(self, target: Target) -> Model:
+        """The model; its first weights come from torch's default generator."""
+
+    def prepare(
+        self, model: Model, target: Target, buffer: Buffer, generator: torch.Generator
+    ) -> None:
+        """Fit what has to be fitted before training: nothing, unless a method says otherwise."""
+
+    @abstractmethod
+    def loss(self, model: Model, target: Target, buffer: Buffer) -> Loss:
+        """``buffer`` holds all training states as they are at the time of a batch."""
+
+    @abstractmethod
+    def sampler(self, model: Model, target: Target) -> ModelSampler: ...
+
+    @abstractmethod
+    def tiny(self) -> Method[Model]:
+        """The same with a network that trains in seconds, for tests and first looks."""

@@ -1,0 +1,91 @@
+"""Which trunk a model has, as a setting: each makes features of every site for a target.
+
+``Convolutions`` sees the neighbourhood on a lattice, ``Transformer`` all sites, and
+``GraphTransformer`` the neighbours on a graph.  The modules themselves are in ``tcsis.learn.nn``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tcsis.basics.frozen import Frozen, Positive
+from tcsis.learn.nn.dit import DiT, chain_dit, graph_dit, lattice_dit, set_dit
+from tcsis.learn.nn.lattice import LatticeNet
+from tcsis.targets.base import Target
+from tcsis.targets.pairwise import Pairwise
+
+
+class Trunk(Frozen, ABC):
+    """(b, d, in_width) and α (b, d) -> features (b, d, width); ``compiled`` by torch if asked."""
+
+    kind: str
+    width: Positive
+    depth: Positive = 4
+    compiled: bool = False
+
+    def trunk(self, target: Target, in_width: int) -> nn.Module:
+        made = self.make(target, in_width)
+        if self.compiled:
+            made.compile()
+        return made
+
+    @abstractmethod
+    def make(self, target: Target, in_width: int) -> nn.Module: ...
+
+
+class Convolutions(Trunk):
+    """Periodic 3^k convolutions with a pooled feature, for lattices of up to three dimensions."""
+
+    kind: Literal["lattice"] = "lattice"
+
+    def make(self, target: Target, in_width: int) -> LatticeNet:
+        lattice = target.lattice
+        if lattice is None:
+            raise ValueError(f"{target} has no lattice: expected network dit or graph")
+        return LatticeNet(
+            lattice.shape, in_width, self.width, self.depth,
+            periodic=lattice.periodic, sites=not target.symmetries.translations,
+        )  # fmt: skip
+
+
+class Transformer(Trunk):
+    """The paper's DiT, with positions as the target has them: on its lattice, or none but the site
+    itself."""
+
+    kind: Literal["dit"] = "dit"
+    heads: Positive = 4
+
+    def make(self, target: Target, in_width: int) -> DiT:
+        sizes = (in_width, self.width, self.depth, self.heads)
+        if target.lattice is None:
+            return set_dit(target.num_sites, *sizes)
+        if len(target.lattice.shape) == 1 and not target.lattice.periodic:
+            return chain_dit(target.num_sites, *sizes)
+        return lattice_dit(target.lattice.shape, *sizes, periodic=target.lattice.periodic)
+
+
+class GraphTransformer(Trunk):
+    """A transformer in which sites attend to those they interact with."""
+
+    kind: Literal["graph"] = "graph"
+    heads: Positive = 4
+
+    def make(self, target: Target, in_width: int) -> DiT:
+        return graph_dit(adjacency(target), in_width, self.width, self.depth, self.heads)
+
+
+AnyTrunk = Annotated[Convolutions | Transformer | GraphTransformer, Field(discriminator="kind")]
+
+
+def adjacency(target: Target) -> Tensor:
+    """(d, d) bool, True where two sites interact."""
+    if not isinstance(target, Pairwise):
+        raise ValueError(f"{target} is not pairwise: expected network dit")
+    near = torch.zeros(target.num_sites, target.num_sites, dtype=torch.bool)
+    near[target.edges[:, 0], target.edges[:, 1]] = True
+    return near | near.T

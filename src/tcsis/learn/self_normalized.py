@@ -1,0 +1,146 @@
+"""Self-normalised TCSIS: the denoiser, or the score, of a diffusion, learned through the identity.
+
+x_0 is noised to x_t at some times, the identity estimates what the sites of x_0 were, and a network
+for any times learns that.  Draws go back from noise along any schedule.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tcsis.basics.frozen import Frozen, Positive
+from tcsis.learn import losses
+from tcsis.learn.buffers import Buffer
+from tcsis.learn.estimators import AnyDenoiserEstimator, DenoiserEstimator, Estimate
+from tcsis.learn.losses import Compare
+from tcsis.learn.method import Loss, Method
+from tcsis.learn.models import symmetry
+from tcsis.learn.models.diffusion import (
+    DenoiserModel,
+    DiffusionModel,
+    ScoreModel,
+    SiteNetwork,
+    in_width,
+    known_field,
+    no_field,
+)
+from tcsis.learn.networks import AnyTrunk
+from tcsis.learn.sampling import AnyStep, DiffusionSampler, TweedieStep
+from tcsis.learn.times import AnyTimes, SharedTimes
+from tcsis.noise import LogLinear, UniformNoise
+from tcsis.targets.base import Target
+
+# -- what is minimised ----------------------------------------------------------------------------
+
+
+class Objective(Frozen, ABC):
+    """What the network stands for, what is estimated, and how the two are compared."""
+
+    kind: str
+
+    def model(self, noise: UniformNoise, network: SiteNetwork) -> DiffusionModel:
+        return DenoiserModel(noise, network)
+
+    def estimate(
+        self, estimator: DenoiserEstimator, target: Target, noise: UniformNoise
+    ) -> Estimate:
+        return estimator.denoiser(target, noise)
+
+    @abstractmethod
+    def compare(self, model: DiffusionModel, num_calls: int) -> Compare: ...
+
+
+class Path(Objective):
+    """KL between the paths of ``num_calls`` steps, which is what the weights of draws suffer
+    from."""
+
+    kind: Literal["path"] = "path"
+
+    def compare(self, model: DiffusionModel, num_calls: int) -> Compare:
+        return losses.paths(model, num_calls)
+
+
+class DenoiserCrossEntropy(Objective):
+    """KL between denoisers."""
+
+    kind: Literal["cross-entropy"] = "cross-entropy"
+
+    def compare(self, model: DiffusionModel, num_calls: int) -> Compare:
+        return losses.denoisers(model)
+
+
+class ScoreEntropy(Objective):
+    """Eq. (6) of the paper, between scores."""
+
+    kind: Literal["score-entropy"] = "score-entropy"
+
+    def model(self, noise: UniformNoise, network: SiteNetwork) -> DiffusionModel:
+        return ScoreModel(noise, network)
+
+    def estimate(
+        self, estimator: DenoiserEstimator, target: Target, noise: UniformNoise
+    ) -> Estimate:
+        return estimator.log_score(target, noise)
+
+    def compare(self, model: DiffusionModel, num_calls: int) -> Compare:
+        return losses.scores(model)
+
+
+AnyObjective = Annotated[Path | DenoiserCrossEntropy | ScoreEntropy, Field(discriminator="kind")]
+
+# -- the method -----------------------------------------------------------------------------------
+
+
+class SelfNormalized(Method[DiffusionModel]):
+    """``num_calls`` is how many network calls a draw takes by default, and ``step`` how it goes.
+    With ``preconditioned`` the field that the other sites exert is a skip term, and with
+    ``symmetric`` the symmetry of the values is built in; ``noise_eps`` is the α left at t = 1."""
+
+    kind: Literal["self-normalized"] = "self-normalized"
+    objective: AnyObjective = Path()
+    network: AnyTrunk
+    estimator: AnyDenoiserEstimator
+    times: AnyTimes = SharedTimes()
+    symmetric: bool = True
+    preconditioned: bool = True
+    noise_eps: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    step: AnyStep = TweedieStep()
+    num_calls: Positive = 64
+
+    @model_validator(mode="after")
+    def check_some_signal(self) -> SelfNormalized:
+        if isinstance(self.objective, ScoreEntropy) and self.noise_eps == 0:
+            raise ValueError(
+                "noise_eps is 0, and in pure noise a score says nothing: expected noise_eps above "
+                "0, such as 0.001, with the objective score-entropy"
+            )
+        return self
+
+    def noise(self, target: Target) -> UniformNoise:
+        return UniformNoise(target.num_values, LogLinear(eps=self.noise_eps))
+
+    def model(self, target: Target) -> DiffusionModel:
+        trunk = self.network.trunk(target, in_width(target.num_values))
+        field = known_field(target) if self.preconditioned else no_field(target)
+        alike = self.symmetric and target.symmetries.value_permutation
+        symmetrise = symmetry.of_values(target.num_values) if alike else symmetry.as_it_is
+        network = SiteNetwork(trunk, self.network.width, target.num_values, field, symmetrise)
+        return self.objective.model(self.noise(target), network)
+
+    def loss(self, model: DiffusionModel, target: Target, buffer: Buffer) -> Loss:
+        return losses.denoising(
+            model.noise,
+            self.times.drawn_for(target),
+            self.objective.estimate(self.estimator, target, model.noise),
+            self.objective.compare(model, self.num_calls),
+        )
+
+    def sampler(self, model: DiffusionModel, target: Target) -> DiffusionSampler:
+        return DiffusionSampler(target, model.denoiser, model.noise, self.step, self.num_calls)
+
+    def tiny(self) -> SelfNormalized:
+        network = self.network.model_copy(update={"width": 8, "depth": 2})
+        return self.model_copy(update={"network": network})
