@@ -1,8 +1,8 @@
 """``tcsis.compare``: several methods on one target at equal cost.
 
 The first method is the reference: it runs as it is, and what it spent, training included, is the
-budget of the others; see ``tcsis.app.methods``.  Trials, machines and clocks are never exact, so every
-row states what its method really used.
+budget of the others; see ``tcsis.app.methods``.  Trials, machines and clocks are never exact, so
+every row states what its method really used.
 """
 
 from __future__ import annotations

@@ -9,13 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
+
+from tcsis.basics.files import write_whole
+from tcsis.basics.frozen import Frozen, explain
 
 MAX_PAIRS = 2_000
-
-
-class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Histogram(Frozen):
@@ -101,7 +100,7 @@ class ExactResult(Frozen):
     correlation_deviation: list[float] | None = None
     magnetization: Histogram | None = None
     energy: Histogram | None = None
-    states: list[list[int]] = []
+    states: list[list[int]] = Field(default_factory=list)
 
 
 class Frame(Frozen):
@@ -144,10 +143,10 @@ class Result(Frozen):
     methods: list[MethodResult]
     film: list[Frame] | None = None
     scores: ScorePairs | None = None
-    history: list[TrainingPoint] = []
+    history: list[TrainingPoint] = Field(default_factory=list)
     config: str = ""
-    commands: list[str] = []
-    environment: dict[str, str] = {}
+    commands: list[str] = Field(default_factory=list)
+    environment: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def check_methods(self) -> Result:
@@ -156,11 +155,8 @@ class Result(Frozen):
         return self
 
     def save(self, path: str | Path) -> None:
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        """Write the result as a file, the whole of it or nothing."""
+        write_whole(path, self.model_dump_json(indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
@@ -169,8 +165,7 @@ class Result(Frozen):
         except OSError as error:
             raise ValueError(f"{path} cannot be read ({error.strerror}): expected a file") from None
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
             raise ValueError(
-                f"{path} is not a result of tcsis ({where + ': ' if where else ''}{first['msg']})"
+                f"{path} is not a result of tcsis ({explain(error, 'result')}): expected a "
+                "result.json that this version wrote"
             ) from None

@@ -23,6 +23,7 @@ from pathlib import Path
 import tcsis
 from tcsis.app import settings
 from tcsis.app.settings import Document, Settings
+from tcsis.basics.files import write_whole
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT, METRICS
 
@@ -123,18 +124,8 @@ def read_config(folder: Path) -> Document:
 
 def write_start(folder: Path, chosen: Settings) -> None:
     """What is known before a run: its config and its environment."""
-    write_text(folder / CONFIG, chosen.to_toml())
-    write_text(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """A whole file or none: a temporary name, forced to disk, renamed."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_whole(folder / CONFIG, chosen.to_toml())
+    write_whole(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
 
 
 # -- environment ---------------------------------------------------------------------------------

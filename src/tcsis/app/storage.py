@@ -12,8 +12,6 @@ name only once it is whole.
 from __future__ import annotations
 
 import hashlib
-import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +22,7 @@ import h5py
 import numpy as np
 import torch
 
+from tcsis.basics.files import whole_file
 from tcsis.draws import Draws
 from tcsis.targets.base import Target
 
@@ -41,7 +40,6 @@ def write_draws(
     path: str | Path, draws: Draws, target: Target, attrs: Mapping[str, Attribute] | None = None
 ) -> None:
     """Write draws, their energies and their costs; ``attrs`` are strings and numbers to keep."""
-    path = Path(path)
     attrs = dict(attrs or {})
     check_attributes(attrs)
     draws = replace(draws, x=target.check(draws.x.to(target.device)).to(torch.uint8))
@@ -49,17 +47,9 @@ def write_draws(
         raise ValueError(
             f"draws.x has shape {tuple(draws.x.shape)}: expected (n, d) or (chain, draw, site)"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".tmp-{uuid.uuid4().hex}")
-    try:
-        with h5netcdf.File(temporary, "w") as file:
-            file.attrs.update(attrs | own_attributes(draws, target))
-            write_groups(file, draws, target)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)  # still there only if something failed
+    with whole_file(path) as temporary, h5netcdf.File(temporary, "w") as file:
+        file.attrs.update(attrs | own_attributes(draws, target))
+        write_groups(file, draws, target)
 
 
 def read_draws(path: str | Path) -> tuple[Draws, dict[str, Any]]:

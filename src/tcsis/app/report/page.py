@@ -14,6 +14,7 @@ from markupsafe import Markup
 from tcsis.app.report import figures, states
 from tcsis.app.report.figures import Figure
 from tcsis.app.results import MethodResult, Observation, Result
+from tcsis.basics.files import write_whole
 
 FOLDER = Path(__file__).parent
 
@@ -60,9 +61,7 @@ class Sample:
 
 def write_report(result: Result, path: str | Path) -> None:
     """Write the report of a result as one self-contained file."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(result), encoding="utf-8")
+    write_whole(path, render(result))
 
 
 def render(result: Result) -> str:

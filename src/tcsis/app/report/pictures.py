@@ -21,6 +21,7 @@ from tcsis.app.report.figures import (
 )
 from tcsis.app.report.states import choose, grid
 from tcsis.app.results import Result
+from tcsis.basics.files import whole_file
 
 COLOURS = ("#2a6fbb", "#c9570a", "#128267", "#a04c92", "#86690f", "#66707c")
 MARKERS = ("o", "s", "D", "^", "P", "X")
@@ -31,16 +32,19 @@ DPI = 200
 
 def write_pictures(result: Result, folder: str | Path) -> list[Path]:
     """Draw what the result has data for, one file each; returns their paths."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for draw in (correlation, magnetization, energy, samples, film, training, scores, cost):
         figure = draw(result)
         if figure is not None:
-            path = folder / f"{draw.__name__}.png"
-            figure.savefig(path, dpi=DPI)
+            path = Path(folder) / f"{draw.__name__}.png"
+            write_picture(figure, path, DPI)
             written.append(path)
     return written
+
+
+def write_picture(figure: Figure, path: Path, dpi: int) -> None:
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=dpi)
 
 
 def new_figure(size: tuple[float, float] = SIZE) -> Figure:

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from torch import Tensor
 
 import tcsis
 from tcsis import exact
-from tcsis.app import runs
 from tcsis.app.study import samplers
 from tcsis.app.study.plan import Task
 from tcsis.app.study.samplers import Outcome
 from tcsis.app.summaries import finite
+from tcsis.basics.files import write_whole
+from tcsis.basics.frozen import Frozen
 from tcsis.judging import metrics
 from tcsis.judging.evaluation import evaluate
 from tcsis.targets.base import Target
@@ -29,12 +30,10 @@ from tcsis.targets.base import Target
 FOLDER = "cells"
 
 
-class Cell(BaseModel):
+class Cell(Frozen):
     """One run.  Errors are those of G(r), r = 1..max_distance; ``log_z_error`` is against the exact
     value and ``log_z_deviation`` the standard error.  What has no weights has None in their place,
     as has a number that is not finite."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: dict[str, Any]
     error: float
@@ -128,8 +127,7 @@ class Kept:
 
 def keep(folder: Path, task: Task, cell: Cell) -> Path:
     path = locate(folder, task)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    runs.write_text(path, json.dumps(cell.model_dump(), allow_nan=False, indent=1) + "\n")
+    write_whole(path, json.dumps(cell.model_dump(), allow_nan=False, indent=1) + "\n")
     return path
 
 

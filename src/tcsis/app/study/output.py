@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tcsis.app import runs
+from tcsis.app.report.pictures import write_picture
 from tcsis.app.study import plots
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import Plan, Task
 from tcsis.app.study.table import Row, as_csv, as_markdown, make_rows
 from tcsis.app.study.workers import Failure
+from tcsis.basics.files import write_whole
 
 DPI = 160
 PACKAGES = ("tcsis", "torch", "numba", "numpy")
@@ -34,11 +36,11 @@ def write(
 ) -> list[Row]:
     """Everything but the cells, from the cells; returns the rows of the table."""
     rows = make_rows(plan, cells)
-    runs.write_text(folder / "table.md", table_page(plan, rows))
-    runs.write_text(folder / "table.csv", as_csv(rows))
+    write_whole(folder / "table.md", table_page(plan, rows))
+    write_whole(folder / "table.csv", as_csv(rows))
     for name, figure in plots.figures(plan, cells).items():
-        figure.savefig(folder / f"{name}.png", dpi=DPI)
-    runs.write_text(folder / "index.md", index_page(plan, failures, command, workers))
+        write_picture(figure, folder / f"{name}.png", DPI)
+    write_whole(folder / "index.md", index_page(plan, failures, command, workers))
     return rows
 
 
