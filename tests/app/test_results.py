@@ -1,15 +1,21 @@
 """Results hold what the draws showed, and come back from disk as they were."""
 
 import math
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from pydantic import ValidationError
 
 import tcsis
+from tcsis import exact
 from tcsis.app.results import MAX_PAIRS, Result, ScorePairs
-from tcsis.app.summaries import compare_results, energy_levels, summarise, thin_pairs
+from tcsis.app.summaries import compare_results, energy_levels, thin_pairs
+from tcsis.judging import weights
+from tcsis.judging.reference import NUM_REFERENCE
+from tcsis.mcmc import diagnostics
 from tcsis.targets import Ising, SpinGlass, from_callable
 
 TARGET = Ising(4, 0.4407)
@@ -39,17 +45,17 @@ def test_it_comes_back(result: Result, tmp_path: Path) -> None:
 
 
 def test_what_it_holds(result: Result) -> None:
-    exact, free, gibbs = result.methods
+    perfect, free, gibbs = result.methods
     assert result.target.shape == [4, 4]
     assert result.target.spec["name"] == "ising"
     assert result.exact.log_z == pytest.approx(tcsis.exact.solve(TARGET).log_z)
-    assert (exact.verdict.level, exact.weighted, free.weighted) == ("trusted", False, True)
-    assert exact.pareto_k is None  # of equal weights it is not finite
-    assert exact.log_z == pytest.approx(result.exact.log_z)
+    assert (perfect.verdict.level, perfect.weighted, free.weighted) == ("trusted", False, True)
+    assert perfect.pareto_k is None  # of equal weights it is not finite
+    assert perfect.log_z == pytest.approx(result.exact.log_z)
     assert free.training_seconds == 3
     assert [row.name for row in free.weighted_rows] == [row.name for row in free.rows]
     assert all(row.floor for row in free.rows)
-    assert gibbs.traces is not None and exact.traces is None
+    assert gibbs.traces is not None and perfect.traces is None
     assert len(gibbs.traces.energies) == 4
     assert len(gibbs.traces.draws) == len(gibbs.traces.energies[0]) <= 500
     assert all(len(method.states) == 16 for method in result.methods)
@@ -68,9 +74,9 @@ def test_curves_agree_with_exact(result: Result) -> None:
         assert sum(method.energy.probabilities) == pytest.approx(1)
         assert sum(method.magnetization.probabilities) == pytest.approx(1)
         assert method.energy.values == result.exact.energy.values
-    exact = result.methods[0].correlation.errors[1]
+    error = result.methods[0].correlation.errors[1]
     floor = result.exact.correlation_deviation[1] / math.sqrt(3_000)
-    assert exact == pytest.approx(floor, rel=0.1)
+    assert error == pytest.approx(floor, rel=0.1)
 
 
 def test_errors_of_chains_count_what_is_independent(result: Result) -> None:
@@ -102,7 +108,7 @@ def test_targets_without_lattice_or_exact_answers() -> None:
     assert large.exact is None
     assert large.methods[0].verdict.level == "doubtful"
     free = from_callable(lambda x: -x.double().sum(-1), 5, 3)
-    small = summarise("noise", tcsis.Draws(x[:, :5]), free)
+    small = compare_results(free, {"noise": tcsis.Draws(x[:, :5])}).methods[0]
     assert small.correlation is None
     assert small.magnetization is None
 
@@ -110,11 +116,56 @@ def test_targets_without_lattice_or_exact_answers() -> None:
 def test_forbidden_states_have_no_energy() -> None:
     target = from_callable(lambda x: torch.where(x.sum(-1) > 0, 0.0, -torch.inf), 3, 2)
     x = torch.tensor([[[0, 0, 0], [0, 0, 1], [1, 1, 1], [0, 1, 1]]] * 2).to(torch.uint8)
-    method = summarise("chains", tcsis.Draws(x), target)
-    assert method.traces.energies[0][0] is None
-    assert Result.model_validate_json(
-        compare_results(target, {"chains": tcsis.Draws(x)}).model_dump_json()
+    result = compare_results(target, {"chains": tcsis.Draws(x)})
+    assert result.methods[0].traces.energies[0][0] is None
+    assert Result.model_validate_json(result.model_dump_json())
+
+
+def tempered(n: int) -> tcsis.Draws:
+    """Draws at another temperature with the weights that correct them."""
+    other = Ising(4, 0.42)
+    x = tcsis.exact.draw(other, n, seed=3).x
+    return tcsis.Draws(x, TARGET.log_density(x).double() - other.log_density(x).double())
+
+
+def test_each_thing_once_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact draws for all methods together; the tail of the weights, R-hat and the energies of the
+    draws for each method."""
+    calls: Counter[str] = Counter()
+
+    def counted(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def count(*args: Any, **options: Any) -> Any:
+            calls[name] += 1
+            return function(*args, **options)
+
+        monkeypatch.setattr(owner, name, count)
+
+    methods = {
+        "weighted": tempered(3_000),
+        "chains": tcsis.mcmc.sample(TARGET, "gibbs", num_chains=10, num_steps=300, progress=False),
+    }
+    energies = []
+    target = Ising(4, 0.4407)
+    monkeypatch.setattr(
+        target, "energy", lambda x: energies.append(len(x)) or Ising.energy(target, x)
     )
+    for owner, name in ((exact, "draw"), (weights, "pareto_k"), (diagnostics, "observe")):
+        counted(owner, name)
+    result = compare_results(target, methods)
+    assert [method.weighted for method in result.methods] == [True, False]
+    assert calls == {"draw": 1, "pareto_k": 1, "observe": 2}  # of energy and of order parameter
+    assert sorted(energies) == [3_000, 3_000, NUM_REFERENCE]
+
+
+def test_weighted_chains() -> None:
+    """As many chains as give an error of their own, with weights that give it as well."""
+    flat = tempered(3_000)
+    chains = tcsis.Draws(flat.x.reshape(10, 300, 16), flat.log_weight.reshape(10, 300))
+    one, other = compare_results(TARGET, {"flat": flat, "chains": chains}).methods
+    assert one.weighted and other.weighted
+    assert one.correlation == other.correlation
 
 
 def test_score_pairs_are_thinned() -> None:

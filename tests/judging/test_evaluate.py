@@ -121,3 +121,18 @@ def test_the_floor_of_a_connected_correlation() -> None:
 def test_the_reference_is_not_what_users_draw() -> None:
     target = SpinGlass((5, 5), 0.8, seed=1)
     assert tcsis.evaluate(tcsis.exact.draw(target, 20_000), target)["energy histogram"].error > 0
+
+
+def test_whether_weights_were_used_is_a_fact() -> None:
+    target = Ising(2, 0.4)
+    even = tcsis.exact.draw(target, 100)
+    uneven = tcsis.Draws(even.x, torch.linspace(0, 1, 100, dtype=torch.float64))
+    for draws, weighted, title in (
+        (even, True, "100 draws, exact"),
+        (uneven, True, "100 draws, weighted, exact"),
+        (uneven, False, "100 draws, unweighted, exact"),
+        (tcsis.Draws(even.x), False, "100 draws, exact"),
+    ):
+        evaluation = tcsis.evaluate(draws, target, weighted=weighted)
+        assert (evaluation.weighted, evaluation.uneven) == (weighted, draws is uneven)
+        assert title in str(evaluation)

@@ -7,7 +7,8 @@ import torch
 
 import tcsis
 from tcsis.judging import weights
-from tcsis.judging.evidence import effective_draws
+from tcsis.judging.evidence import gather
+from tcsis.judging.reference import Reference
 from tcsis.judging.verdict import Verdict, judge, round_up
 from tcsis.judging.weights import pareto_k, trust
 from tcsis.targets import Ising, Pairwise, Potts, SpinGlass
@@ -155,7 +156,7 @@ def test_chains_that_never_moved() -> None:
     for target in (cold, TARGET):
         verdict = judge(frozen, target)
         assert verdict == Verdict("failed", "None of the 10 chains ever moved.")
-    assert effective_draws(frozen, cold) == 1
+    assert gather(frozen, Reference(cold)).num_effective == 1
 
 
 def test_chains_stuck_in_their_modes() -> None:
@@ -174,7 +175,7 @@ def test_good_chains_are_trusted() -> None:
     verdict = judge(chains, warm)
     assert verdict.level == "trusted"
     assert "20 chains agree (R-hat 1.00" in verdict.why
-    assert 1_000 < effective_draws(chains, warm) <= 38_000
+    assert 1_000 < gather(chains, Reference(warm)).num_effective <= 38_000
 
 
 def test_nothing_to_judge_by() -> None:

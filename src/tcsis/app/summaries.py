@@ -1,6 +1,6 @@
 """From draws to results: every number and every curve that a report shows.
 
-summarise(name, draws, target)        one method, as a ``MethodResult``
+summarise(name, evidence, levels)     one method, as a ``MethodResult``
 compare_results(target, draws, ...)   several on one target, as a ``Result``
 """
 
@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tcsis import exact
 from tcsis.app.results import (
     MAX_PAIRS,
     Correlation,
@@ -30,10 +29,11 @@ from tcsis.app.results import (
     TrainingPoint,
 )
 from tcsis.draws import Draws
-from tcsis.judging import metrics, weights
-from tcsis.judging.evaluation import NUM_REFERENCE, REFERENCE_SEED, Evaluation, evaluate, spread
-from tcsis.judging.evidence import effective_draws, uses_weights
-from tcsis.judging.verdict import judge
+from tcsis.judging import metrics
+from tcsis.judging.evaluation import Evaluation
+from tcsis.judging.evidence import Evidence, gather
+from tcsis.judging.reference import Reference, States
+from tcsis.judging.verdict import weigh
 from tcsis.targets.base import Target
 from tcsis.targets.spec import describe
 
@@ -52,7 +52,6 @@ def compare_results(
     draws: Mapping[str, Draws],
     *,
     training_seconds: Mapping[str, float] | None = None,
-    brackets: Mapping[str, weights.Bracket] | None = None,
     film: Sequence[tuple[Tensor, Tensor]] | None = None,
     scores: tuple[Tensor, Tensor] | None = None,
     history: Sequence[Mapping[str, float]] = (),
@@ -62,27 +61,22 @@ def compare_results(
 ) -> Result:
     """Summarise several methods, the main one first, by name.
 
-    ``training_seconds`` and ``brackets`` go by the same names.  ``film`` is one reverse trajectory,
-    pairs of times () or (d,) and tokens (d,), noise first; ``scores`` are learned and exact
-    log-scores of the same moves; ``history`` holds any of the fields of ``TrainingPoint``.
+    ``training_seconds`` go by the same names.  ``film`` is one reverse trajectory, pairs of times
+    () or (d,) and tokens (d,), noise first; ``scores`` are learned and exact log-scores of the same
+    moves; ``history`` holds any of the fields of ``TrainingPoint``.
     """
     if not draws:
         raise ValueError("draws is empty: expected at least one method")
-    reference = []
-    if exact.drawable(target):
-        reference = [exact.draw(target, NUM_REFERENCE, seed=REFERENCE_SEED).x]
-    every = reference + [part.x for part in draws.values()]
-    levels = energy_levels([energies(x, target) for x in every])
+    reference = Reference(target)
+    found = {name: gather(part, reference) for name, part in draws.items()}
+    shown = (reference.states, *(evidence.states for evidence in found.values()))
+    levels = energy_levels([states.energies for states in shown if states is not None])
     return Result(
         target=describe_target(target),
-        exact=summarise_exact(target, levels, *reference) if exact.solvable(target) else None,
+        exact=summarise_exact(reference, levels),
         methods=[
-            summarise(
-                name, part, target, levels=levels,
-                training_seconds=(training_seconds or {}).get(name, 0.0),
-                bracket=(brackets or {}).get(name),
-            )
-            for name, part in draws.items()
+            summarise(name, evidence, levels, (training_seconds or {}).get(name, 0.0))
+            for name, evidence in found.items()
         ],
         film=None if film is None else [frame(times, tokens) for times, tokens in film],
         scores=None if scores is None else thin_pairs(*scores),
@@ -94,28 +88,17 @@ def compare_results(
 
 
 def summarise(
-    name: str,
-    draws: Draws,
-    target: Target,
-    *,
-    training_seconds: float = 0.0,
-    bracket: weights.Bracket | None = None,
-    levels: Tensor | None = None,
+    name: str, evidence: Evidence, levels: Tensor, training_seconds: float = 0.0
 ) -> MethodResult:
-    """One method.  ``levels`` are the energies to count by, those of the draws by default."""
-    flat = draws.flat
-    weighted = uses_weights(draws)
-    rows = evaluate(draws, target)
-    weighted_rows = evaluate(draws, target, weighted=True) if weighted else None
-    if levels is None:
-        levels = energy_levels([energies(draws.x, target)])
-    num_effective = effective_draws(draws, target, weighted=weighted)
-    p = flat.weights if weighted else None
-    verdict = judge(draws, target, evaluation=weighted_rows or rows, bracket=bracket)
+    """One method.  ``levels`` are the energies to count by."""
+    draws, states, trust = evidence.draws, evidence.states, evidence.trust
+    target, weighted = states.target, evidence.weighted
+    p = draws.weights if weighted else None
+    verdict = weigh(evidence)
     return MethodResult(
         name=name,
-        n=len(flat),
-        num_effective=num_effective,
+        n=len(states),
+        num_effective=evidence.num_effective,
         seconds=draws.seconds,
         training_seconds=training_seconds,
         num_density_calls=draws.num_density_calls,
@@ -125,22 +108,24 @@ def summarise(
         log_z_error=finite(draws.log_z_error),
         ess=finite(draws.ess),
         elbo=finite(draws.elbo),
-        pareto_k=None if draws.log_weight is None else finite(weights.trust(draws).pareto_k),
+        pareto_k=None if trust is None else finite(trust.pareto_k),
         weighted=weighted,
         verdict=Judgement(level=verdict.level, why=verdict.why),
-        rows=observations(rows),
-        weighted_rows=[] if weighted_rows is None else observations(weighted_rows),
+        rows=observations(evidence.unweighted()),
+        weighted_rows=observations(evidence.evaluation) if weighted else [],
         correlation=correlate(draws, target, p),
-        magnetization=magnetize(flat, p) if target.num_values == 2 else None,
-        energy=count_energies(energies(flat.x, target), levels, p),
+        magnetization=magnetize(states, p) if target.num_values == 2 else None,
+        energy=count_energies(states.energies, levels, p),
         states=some_states(draws.x),
-        traces=trace_chains(draws, target) if draws.x.ndim == 3 else None,
+        traces=trace_chains(evidence) if draws.x.ndim == 3 else None,
     )
 
 
-def summarise_exact(target: Target, levels: Tensor, x: Tensor | None = None) -> ExactResult:
-    """The exact answers, and what independent exact draws ``x`` show where these can be made."""
-    truth = exact.solve(target)
+def summarise_exact(reference: Reference, levels: Tensor) -> ExactResult | None:
+    """The exact answers, and what independent exact draws show where these can be made."""
+    truth, states = reference.truth, reference.states
+    if truth is None:
+        return None
     m = truth.magnetization
     found = ExactResult(
         method=truth.method,
@@ -149,23 +134,20 @@ def summarise_exact(target: Target, levels: Tensor, x: Tensor | None = None) -> 
         correlation=None if truth.correlation is None else truth.correlation.tolist(),
         magnetization=None if m is None else as_histogram(m.values, m.probabilities),
     )
-    if x is None:
+    if states is None:
         return found
     table = truth.enumeration
     energy = (
-        count_energies(energies(x, target), levels, None)
+        count_energies(states.energies, levels, None)
         if table is None
-        else count_energies(-table.log_density.double(), levels, table.p)
+        else count_energies(-table.log_density, levels, table.p)
     )
-    deviation = None
-    if target.lattice is not None:
-        marginals = metrics.site_marginals(x, target.num_values)
-        deviation = spread(metrics.correlation_terms(x, target.lattice, marginals)).tolist()
+    on_lattice = reference.target.lattice is not None
     return found.model_copy(
         update={
-            "correlation_deviation": deviation,
+            "correlation_deviation": states.correlation_deviation.tolist() if on_lattice else None,
             "energy": energy,
-            "states": x[:NUM_STATES].tolist(),
+            "states": states.x[:NUM_STATES].tolist(),
         }
     )
 
@@ -211,31 +193,26 @@ def correlate(draws: Draws, target: Target, p: Tensor | None) -> Correlation | N
     x, v = draws.flat.x.cpu(), target.num_values
     marginals = metrics.site_marginals(x, v, p)
     terms = metrics.correlation_terms(x, target.lattice, marginals)  # (n, distances)
-    if draws.x.ndim == 3 and len(draws) >= MIN_CHAINS:  # the means of chains are independent
-        terms = terms.reshape(*draws.x.shape[:2], -1).mean(1)
-    errors = spread(terms) / math.sqrt(len(terms))
     if p is not None:  # Σ w²·(f - E f)², the variance of a weighted mean
-        centred = terms - metrics.mean(terms, p)
-        errors = (p.square() @ centred.square()).sqrt()
+        errors = (p.square() @ (terms - metrics.mean(terms, p)).square()).sqrt()
+    else:
+        if draws.x.ndim == 3 and len(draws) >= MIN_CHAINS:  # the means of chains are independent
+            terms = terms.reshape(*draws.x.shape[:2], -1).mean(1)
+        errors = metrics.deviation(terms) / math.sqrt(len(terms))
     return Correlation(
         values=metrics.correlation(x, v, target.lattice, p).tolist(), errors=errors.tolist()
     )
 
 
-def magnetize(flat: Draws, p: Tensor | None) -> Histogram:
-    shares = metrics.magnetization_histogram(flat.x.cpu().long(), p)
+def magnetize(states: States, p: Tensor | None) -> Histogram:
+    shares = metrics.magnetization_histogram(states.x, p)
     return as_histogram(torch.linspace(-1, 1, len(shares)), shares)
-
-
-def energies(x: Tensor, target: Target) -> Tensor:
-    """-log p̄ of every state, (n,) float64 on the CPU."""
-    return target.energy(x.to(target.device)).double().flatten().cpu()
 
 
 def energy_levels(parts: list[Tensor]) -> Tensor:
     """The levels that occur in any of the parts, or the centres of even bins where they are many,
     but for a thousandth at either end."""
-    every = torch.cat(parts)
+    every = torch.cat(parts).double()
     every = every[every.isfinite()]
     levels = every.mul(1e4).round().unique() / 1e4
     if len(levels) <= MAX_LEVELS:
@@ -248,6 +225,7 @@ def energy_levels(parts: list[Tensor]) -> Tensor:
 
 def count_energies(values: Tensor, levels: Tensor, p: Tensor | None) -> Histogram:
     """Each energy at its nearest level."""
+    values = values.double()
     finite_values = values.isfinite()
     p = None if p is None else p.cpu()[finite_values]
     edges = (levels[1:] + levels[:-1]) / 2
@@ -266,11 +244,11 @@ def some_states(x: Tensor) -> list[list[int]]:
     return chosen[torch.linspace(0, len(chosen) - 1, min(NUM_STATES, len(chosen))).long()].tolist()
 
 
-def trace_chains(draws: Draws, target: Target) -> Traces:
-    length = draws.x.shape[1]
+def trace_chains(evidence: Evidence) -> Traces:
+    num_chains, length, _ = evidence.draws.x.shape
     kept = torch.arange(0, length, math.ceil(length / MAX_TRACE))
-    x = draws.x[:NUM_TRACES, kept]
-    series = energies(x, target).reshape(x.shape[:2])
+    energies = evidence.states.energies.double().reshape(num_chains, length)
+    series = energies[:NUM_TRACES, kept]
     return Traces(
         draws=kept.tolist(), energies=[[finite(e) for e in row] for row in series.tolist()]
     )

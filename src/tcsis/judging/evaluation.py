@@ -9,17 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from tcsis import exact
 from tcsis.draws import Draws
 from tcsis.judging import metrics
+from tcsis.judging.reference import Reference, States
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
-
-NUM_REFERENCE = 20_000
-"""Exact draws from which the spread of an observable is taken, for its floor."""
-
-REFERENCE_SEED = 7_051_971
-"""Of those draws, one that nobody is likely to have drawn what is to be judged with."""
 
 MAX_ENERGY_BINS = 64
 
@@ -38,13 +32,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The rows of ``evaluate``, by name: ``evaluation["correlation"].error``.  ``weighting`` says
-    for draws that have weights whether these were used."""
+    """The rows of ``evaluate``, by name: ``evaluation["correlation"].error``.  ``uneven`` says
+    whether the draws have weights that differ, and ``weighted`` whether weights were used."""
 
     rows: tuple[Row, ...]
     num_draws: int
     method: str | None
-    weighting: str
+    weighted: bool
+    uneven: bool
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -55,7 +50,8 @@ class Evaluation:
     def table(self) -> Table:
         """A table for the terminal."""
         truth = f"exact by {self.method}" if self.method else "no exact answer at this size"
-        title = f"{self.num_draws:,} draws, {self.weighting}{truth}"
+        weighting = ("weighted, " if self.weighted else "unweighted, ") if self.uneven else ""
+        title = f"{self.num_draws:,} draws, {weighting}{truth}"
         table = Table(title=title, title_justify="left")
         table.add_column("observable")
         for name in ("estimate", "exact", "error", "iid floor", "error/floor"):
@@ -85,32 +81,44 @@ def evaluate(draws: Draws | Tensor, target: Target, *, weighted: bool = False) -
         draws = Draws(draws.reshape(-1, draws.shape[-1]))
     if not isinstance(draws, Draws):
         raise ValueError(f"draws is a {type(draws).__name__}: expected Draws or tokens (..., d)")
-    draws = draws.flat
-    if weighted and draws.weights is None:
+    if weighted and draws.log_weight is None:
         raise ValueError(
             "weighted is set but the draws carry no log_weight: expected weighted=False"
         )
-    x = target.check(draws.x.to(target.device)).cpu()
-    weights = draws.weights if weighted else None
-    if weights is not None:  # a draw without weight may be a forbidden state, of infinite energy
-        x, weights = x[weights > 0], weights[weights > 0]
-    comparison = Comparison(x, weights, target)
-    uneven = draws.log_weight is not None and bool((draws.log_weight.diff() != 0).any())
-    weighting = ("weighted, " if weighted else "unweighted, ") if uneven else ""
-    return Evaluation(tuple(comparison.rows()), len(x), comparison.method, weighting)
+    return evaluate_states(
+        states_of(draws, target), draws.log_weight, Reference(target), weighted=weighted
+    )
+
+
+def states_of(draws: Draws, target: Target) -> States:
+    """The states of draws, chains laid end to end; those of another target are refused."""
+    return States(target, target.check(draws.flat.x.to(target.device)).cpu())
+
+
+def evaluate_states(
+    drawn: States, log_weight: Tensor | None, reference: Reference, *, weighted: bool
+) -> Evaluation:
+    """The same for states (n, d) and their log weights (n,), against a reference at hand."""
+    log_weight = None if log_weight is None else log_weight.double().flatten()
+    weights = log_weight.softmax(0).cpu() if weighted and log_weight is not None else None
+    if weights is not None and not bool((weights > 0).all()):
+        # a draw without weight may be a forbidden state, of infinite energy
+        kept = weights > 0
+        drawn, weights = States(drawn.target, drawn.x[kept]), weights[kept]
+    rows = Comparison(drawn, weights, reference).rows()
+    uneven = log_weight is not None and bool((log_weight.diff() != 0).any())
+    method = None if reference.truth is None else reference.truth.method
+    return Evaluation(tuple(rows), len(drawn), method, weighted, uneven)
 
 
 class Comparison:
     """The draws, their exact answers and a reference of exact draws, while rows are made."""
 
-    def __init__(self, x: Tensor, weights: Tensor | None, target: Target):
-        self.x, self.weights, self.target = x, weights, target
-        self.truth = exact.solve(target) if exact.solvable(target) else None
-        self.reference = x  # for the spread of observables, where there are no exact draws
-        if exact.drawable(target):
-            self.reference = exact.draw(target, NUM_REFERENCE, seed=REFERENCE_SEED).x.long()
-        self.reference_marginals = metrics.site_marginals(self.reference, target.num_values)
-        self.method = None if self.truth is None else self.truth.method
+    def __init__(self, drawn: States, weights: Tensor | None, reference: Reference):
+        self.drawn, self.x, self.weights = drawn, drawn.x, weights
+        self.target, self.truth, self.exact = reference.target, reference.truth, reference.states
+        # for the deviation of observables; of the draws themselves where there are no exact ones
+        self.reference = drawn if self.exact is None else self.exact
 
     def rows(self) -> list[Row]:
         """Every observable that makes sense for the target."""
@@ -127,13 +135,13 @@ class Comparison:
         return rows
 
     def energy(self) -> Row:
-        estimate = metrics.mean(self.energies(self.x), self.weights)
+        estimate = metrics.mean(self.drawn.energies, self.weights)
         truth = (
             None
             if self.truth is None
             else torch.tensor(self.truth.mean_energy, dtype=torch.float64)
         )
-        deviation = spread(self.energies(self.reference))
+        deviation = metrics.deviation(self.reference.energies)
         return self.of_means("energy", estimate, truth, deviation)
 
     def sites(self) -> Row:
@@ -147,8 +155,7 @@ class Comparison:
         assert lattice is not None
         estimate = metrics.correlation(self.x, v, lattice, self.weights)[1:]
         truth = self.truth.correlation if self.truth is not None else None
-        terms = metrics.correlation_terms(self.reference, lattice, self.reference_marginals)
-        deviation = spread(terms)[1:]
+        deviation = self.reference.correlation_deviation[1:]
         return self.of_means(
             "correlation", estimate, None if truth is None else truth[1:], deviation
         )
@@ -162,8 +169,8 @@ class Comparison:
             same = self.truth.enumeration.pair_same(*edges.T)
             marginals = self.truth.enumeration.site_marginals
             truth = metrics.connected(same, marginals[edges[:, 0]], marginals[edges[:, 1]])
-        terms = metrics.connected_terms(self.reference, edges, self.reference_marginals)
-        return self.of_means("pair correlations", estimate, truth, spread(terms))
+        terms = metrics.connected_terms(self.reference.x, edges, self.reference.marginals)
+        return self.of_means("pair correlations", estimate, truth, metrics.deviation(terms))
 
     def magnetization(self) -> Row:
         estimate = metrics.magnetization_histogram(self.x, self.weights)
@@ -177,10 +184,10 @@ class Comparison:
         if self.target.symmetries.value_permutation:
             truth = torch.full((v,), 1 / v, dtype=torch.float64)
             return self.of_histogram("modes", estimate, truth)
-        return self.against_reference("modes", estimate, metrics.mode_shares(self.reference, v))
+        return self.against_reference("modes", estimate, metrics.mode_shares(self.reference.x, v))
 
     def energy_histogram(self) -> Row:
-        reference = self.energies(self.reference)
+        reference = self.reference.energies
         quantiles = torch.linspace(0, 1, MAX_ENERGY_BINS, dtype=reference.dtype)[1:-1]
         levels = reference.sort().values[(quantiles * (len(reference) - 1)).long()]
         # a hair above a level, so that rounding cannot throw equal energies into two bins
@@ -190,7 +197,7 @@ class Comparison:
         def binned(energies: Tensor, weights: Tensor | None) -> Tensor:
             return metrics.histogram(torch.searchsorted(edges, energies), bins, weights)
 
-        estimate = binned(self.energies(self.x), self.weights)
+        estimate = binned(self.drawn.energies, self.weights)
         if self.truth is not None and self.truth.enumeration is not None:
             table = self.truth.enumeration
             energies = (-table.log_density).to(edges.dtype)
@@ -206,9 +213,6 @@ class Comparison:
 
     # -- an estimate, its truth and its floor, as a row ---------------------------------------
 
-    def energies(self, x: Tensor) -> Tensor:
-        return self.target.energy(x.to(self.target.device)).cpu()
-
     def of_means(self, name: str, estimate: Tensor, truth: Tensor | None, deviation: Tensor) -> Row:
         floor = metrics.mean_floor(deviation, len(self.x)) if len(self.reference) > 1 else None
         error = None if truth is None else float((estimate - truth).abs().mean())
@@ -222,16 +226,11 @@ class Comparison:
 
     def against_reference(self, name: str, estimate: Tensor, reference: Tensor) -> Row:
         """A histogram whose truth is a histogram of exact draws, with an error of its own."""
-        if not exact.drawable(self.target):
+        if self.exact is None:
             return Row(name, estimate)
-        both = round(1 / (1 / len(self.x) + 1 / len(self.reference)))
+        both = round(1 / (1 / len(self.x) + 1 / len(self.exact)))
         floor = metrics.total_variation_floor(reference, max(1, both))
         return Row(name, estimate, reference, metrics.total_variation(estimate, reference), floor)
-
-
-def spread(values: Tensor) -> Tensor:
-    """The standard deviation over draws, (n, ...) -> (...); zero for a single one."""
-    return values.double().std(0, correction=min(1, len(values) - 1))
 
 
 def number(value: float | None) -> str:

@@ -6,22 +6,33 @@ from dataclasses import dataclass
 
 from tcsis.draws import Draws
 from tcsis.judging import weights
-from tcsis.judging.evaluation import Evaluation
-from tcsis.mcmc.diagnostics import MIN_DRAWS, Observable, observe, order_parameter
-from tcsis.targets.base import Target
+from tcsis.judging.evaluation import Evaluation, evaluate_states, states_of
+from tcsis.judging.reference import Reference, States
+from tcsis.mcmc.diagnostics import Diagnosis, Observable, are_chains, conclude, observe_chains
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Draws with an evaluation of them, the trust in their weights and the R-hats of their chains,
-    where there are any.  ``num_effective`` independent draws would tell as much."""
+    """All that is known of one method's draws, gathered once.
+
+    ``states`` are those of the draws, chains laid end to end; ``evaluation`` is the one to judge
+    by, and ``weighted`` whether that uses the weights.  ``trust`` is in the weights;
+    ``observables`` and ``diagnosis`` are of chains.  ``num_effective`` independent draws would
+    tell as much, at least one.
+    """
 
     draws: Draws
-    target: Target
+    states: States
+    reference: Reference
     evaluation: Evaluation
     trust: weights.Trust | None
     observables: tuple[Observable, ...]
+    diagnosis: Diagnosis | None
     num_effective: float
+
+    @property
+    def weighted(self) -> bool:
+        return self.evaluation.weighted and self.evaluation.uneven
 
     @property
     def has_exact(self) -> bool:
@@ -29,51 +40,44 @@ class Evidence:
         return self.evaluation.method not in (None, "kaufman")
 
     @property
-    def weighted(self) -> bool:
-        return self.evaluation.weighting == "weighted, "
-
-    @property
     def frozen(self) -> bool:
         return frozen(self.draws)
 
+    def unweighted(self) -> Evaluation:
+        """The evaluation of the draws as they came."""
+        if not self.evaluation.weighted:
+            return self.evaluation
+        return evaluate_states(self.states, self.draws.log_weight, self.reference, weighted=False)
 
-def gather(draws: Draws, target: Target, evaluation: Evaluation) -> Evidence:
+
+def gather(draws: Draws, reference: Reference, evaluation: Evaluation | None = None) -> Evidence:
+    """The evidence on draws, by weight where the weights differ and are sound.  ``evaluation``,
+    where it is at hand, is one of these draws, and says whether to go by weight."""
+    target = reference.target
+    states = states_of(draws, target)
     trust = None if draws.log_weight is None else weights.trust(draws)
-    observables = observe_chains(draws, target)
-    weighted = evaluation.weighting == "weighted, "
-    num_effective = count_effective(draws, observables, weighted)
-    return Evidence(draws, target, evaluation, trust, observables, num_effective)
+    if evaluation is None:
+        weighted = trust is not None and trust.trusted and has_uneven_weights(draws)
+        evaluation = evaluate_states(states, draws.log_weight, reference, weighted=weighted)
+    observables: tuple[Observable, ...] = ()
+    diagnosis = None
+    if are_chains(draws):
+        energies = states.energies.reshape(draws.x.shape[:-1])
+        observables = observe_chains(draws, target, energies)
+        diagnosis = conclude(draws, target, observables)
+    num_effective = count_effective(draws, evaluation.weighted and evaluation.uneven, observables)
+    return Evidence(
+        draws, states, reference, evaluation, trust, observables, diagnosis, num_effective
+    )
 
 
-# -- weights -------------------------------------------------------------------------------------
+def has_uneven_weights(draws: Draws) -> bool:
+    log_weight = draws.log_weight
+    return log_weight is not None and not bool((log_weight == log_weight.max()).all())
 
 
-def uses_weights(draws: Draws) -> bool:
-    """Whether the draws have weights that differ and that a few draws do not dominate."""
-    if draws.log_weight is None or bool((draws.log_weight == draws.log_weight.max()).all()):
-        return False
-    return weights.trust(draws).trusted
-
-
-# -- chains --------------------------------------------------------------------------------------
-
-
-def effective_draws(draws: Draws, target: Target, *, weighted: bool = False) -> float:
-    """How many independent draws would be worth as much as weighted draws or chains."""
-    return count_effective(draws, observe_chains(draws, target), weighted)
-
-
-def observe_chains(draws: Draws, target: Target) -> tuple[Observable, ...]:
-    """R-hat and effective sizes of energy and order parameter; nothing for independent draws."""
-    if draws.x.ndim != 3 or draws.x.shape[1] < MIN_DRAWS:
-        return ()
-    energy = target.energy(draws.x.to(target.device)).double().cpu().numpy()
-    order = order_parameter(draws.x.cpu(), target.num_values)
-    return observe("energy", energy), observe("order parameter", order)
-
-
-def count_effective(draws: Draws, observables: tuple[Observable, ...], weighted: bool) -> float:
-    """How many independent draws are worth as much, at least one."""
+def count_effective(draws: Draws, weighted: bool, observables: tuple[Observable, ...]) -> float:
+    """How many independent draws are worth as much as weighted draws, or as chains."""
     n = draws.x.shape[:-1].numel()
     if weighted:
         assert draws.ess is not None

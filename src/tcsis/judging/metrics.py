@@ -26,6 +26,11 @@ def mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
     return torch.tensordot(weights.double(), values, dims=1)
 
 
+def deviation(values: Tensor) -> Tensor:
+    """The standard deviation over draws, (n, ...) -> (...); zero for a single one."""
+    return values.double().std(0, correction=min(1, len(values) - 1))
+
+
 def site_marginals(x: Tensor, num_values: int, weights: Tensor | None = None) -> Tensor:
     """P(x_i = v), (n, d) -> (d, v)."""
     return torch.stack([mean(x == value, weights) for value in range(num_values)], dim=-1)

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import torch
 from scipy.stats import binom
 
-from tcsis import exact
 from tcsis.draws import Draws
 from tcsis.judging import weights
-from tcsis.judging.evaluation import Evaluation, Row, evaluate
-from tcsis.judging.evidence import Evidence, gather, uses_weights
-from tcsis.mcmc.diagnostics import MAX_R_HAT, diagnose
+from tcsis.judging.evaluation import Evaluation, Row
+from tcsis.judging.evidence import Evidence, gather
+from tcsis.judging.reference import Reference
+from tcsis.mcmc.diagnostics import MAX_R_HAT
 from tcsis.targets.base import Target
 
 DOUBTFUL_FLOORS, FAILED_FLOORS = 4.0, 6.0
@@ -62,8 +62,11 @@ def judge(
     of these draws, and says whether to judge them with their weights; ``bracket`` is one of
     ``tcsis.judging.weights``.
     """
-    evaluation = evaluation or evaluate(draws, target, weighted=uses_weights(draws))
-    evidence = gather(draws, target, evaluation)
+    return weigh(gather(draws, Reference(target), evaluation), bracket)
+
+
+def weigh(evidence: Evidence, bracket: weights.Bracket | None = None) -> Verdict:
+    """The verdict on evidence that is at hand."""
     against_exact = check_exact(evidence)
     findings = [
         check_number(evidence),
@@ -107,7 +110,8 @@ def check_number(evidence: Evidence) -> Verdict:
 
 def check_symmetry(evidence: Evidence) -> Verdict | None:
     """Where values can be exchanged, each leads in the same share of the draws."""
-    symmetries, v = evidence.target.symmetries, evidence.target.num_values
+    target = evidence.reference.target
+    symmetries, v = target.symmetries, target.num_values
     if not (symmetries.value_permutation or (symmetries.flip and v == 2)):
         return None
     shares = evidence.evaluation["modes"].estimate
@@ -181,10 +185,10 @@ def error_in_floors(row: Row) -> float:
 
 def check_log_z(evidence: Evidence) -> Verdict | None:
     draws, trust = evidence.draws, evidence.trust
-    if trust is None or not trust.trusted or evidence.evaluation.method is None:
+    if trust is None or not trust.trusted or evidence.reference.truth is None:
         return None
     assert draws.log_z is not None and draws.log_z_error is not None
-    truth = exact.solve(evidence.target).log_z
+    truth = evidence.reference.truth.log_z
     gap = draws.log_z - truth
     error = draws.log_z_error + ROUNDING * (1 + abs(truth))
     level = grade(abs(gap) / error, DOUBTFUL_SIGMAS, FAILED_SIGMAS)
@@ -212,11 +216,11 @@ def check_weights(evidence: Evidence) -> Verdict | None:
 def check_chains(evidence: Evidence, against_exact: Verdict | None) -> Verdict | None:
     """Chains that disagree have failed, unless all together agree with exact answers: then chains
     that nearly agree are trusted, and the others doubtful."""
-    if not evidence.observables:
+    diagnosis = evidence.diagnosis
+    if diagnosis is None:
         return None
     if evidence.frozen:
         return Verdict("failed", f"none of the {len(evidence.draws)} chains ever moved")
-    diagnosis = diagnose(evidence.draws, evidence.target)
     r_hat = max(row.r_hat for row in evidence.observables)
     vouched = (
         evidence.has_exact

@@ -63,21 +63,34 @@ def diagnose(draws: Draws, target: Target) -> Diagnosis:
     """Judge chains ``draws.x`` (chain, draw, site)."""
     if not isinstance(draws, Draws):
         raise ValueError(f"draws is a {type(draws).__name__}: expected Draws")
-    x = draws.x
-    if x.ndim != 3 or x.shape[1] < MIN_DRAWS:
+    if not are_chains(draws):
         raise ValueError(
-            f"draws.x has shape {tuple(x.shape)}: expected (chain, draw, site) with at least "
+            f"draws.x has shape {tuple(draws.x.shape)}: expected (chain, draw, site) with at least "
             f"{MIN_DRAWS} draws a chain"
         )
-    series = {
-        "energy": target.energy(x.to(target.device)).double().cpu().numpy(),
-        "order parameter": order_parameter(x, target.num_values),
-    }
-    stuck = why_stuck(x, target)
+    energies = target.energy(draws.x.to(target.device))
+    return conclude(draws, target, observe_chains(draws, target, energies))
+
+
+def are_chains(draws: Draws) -> bool:
+    """Whether the draws are chains, long enough for R-hat."""
+    return draws.x.ndim == 3 and draws.x.shape[1] >= MIN_DRAWS
+
+
+def observe_chains(draws: Draws, target: Target, energies: Tensor) -> tuple[Observable, ...]:
+    """Energy, from ``energies`` (chain, draw), and order parameter of chains, stuck or not."""
+    return (
+        observe("energy", energies.double().cpu().numpy()),
+        observe("order parameter", order_parameter(draws.x.cpu(), target.num_values)),
+    )
+
+
+def conclude(draws: Draws, target: Target, observables: tuple[Observable, ...]) -> Diagnosis:
+    """The diagnosis from what was observed; of stuck chains no number means anything."""
+    stuck = why_stuck(draws.x.cpu(), target)
     if stuck is not None:
-        nothing = tuple(Observable(name, float("nan"), 0.0, 0.0) for name in series)
+        nothing = tuple(Observable(row.name, float("nan"), 0.0, 0.0) for row in observables)
         return Diagnosis("stuck", stuck, 0.0, 0.0, 0.0, nothing)
-    observables = tuple(observe(name, values) for name, values in series.items())
     ess = min(min(row.ess_bulk, row.ess_tail) for row in observables)
     worst = max(observables, key=lambda row: row.r_hat)
     mixed = worst.r_hat <= MAX_R_HAT

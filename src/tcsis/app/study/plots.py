@@ -13,14 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from tcsis import exact
 from tcsis.app.report.pictures import BAND, new_figure
 from tcsis.app.results import ExactResult
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import Plan, Setting, Task
 from tcsis.app.study.table import Source, known, select, sources
-from tcsis.app.summaries import energies, energy_levels, summarise_exact
-from tcsis.judging.evaluation import NUM_REFERENCE, REFERENCE_SEED
+from tcsis.app.summaries import energy_levels, summarise_exact
+from tcsis.judging.reference import Reference
 
 COLUMNS = 3
 PANEL = (3.5, 2.75)
@@ -72,9 +71,11 @@ def figures(plan: Plan, cells: dict[Task, Cell]) -> dict[str, Figure]:
 @cache
 def solve(setting: Setting) -> ExactResult:
     """The exact answers, with the deviation of G(r) that one independent draw has."""
-    target = setting.make_target()
-    x = exact.draw(target, NUM_REFERENCE, seed=REFERENCE_SEED).x
-    return summarise_exact(target, energy_levels([energies(x, target)]), x)
+    reference = Reference(setting.make_target())
+    assert reference.states is not None
+    found = summarise_exact(reference, energy_levels([reference.states.energies]))
+    assert found is not None
+    return found
 
 
 def in_panels(plan: Plan, cells: dict[Task, Cell], draw: Draw) -> Figure:
