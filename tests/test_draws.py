@@ -4,7 +4,7 @@ import re
 import pytest
 import torch
 
-from tcsis.draws import Draws, concatenate
+from tcsis.draws import Draws, Sampler, concatenate
 
 
 def test_weights() -> None:
@@ -48,3 +48,13 @@ def test_concatenate_and_export() -> None:
 def test_bad_draws(call, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         call(torch.zeros(3, 2))
+
+
+def test_whatever_samples_is_a_sampler() -> None:
+    class Coins:
+        def sample(self, n: int, *, seed: int = 0) -> Draws:
+            generator = torch.Generator().manual_seed(seed)
+            return Draws(torch.randint(2, (n, 3), generator=generator).to(torch.uint8))
+
+    assert isinstance(Coins(), Sampler)
+    assert not isinstance(Draws(torch.zeros(3, 2)), Sampler)

@@ -1,19 +1,15 @@
-"""The one result type of every sampler: states, their weights, and what they cost."""
+"""What every sampler is, and the one type of what it gives: states, their weights, their cost."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from tcsis.targets.base import Target
 
 
 @dataclass(frozen=True)
@@ -91,15 +87,6 @@ class Draws:
         """E[log w], a lower bound of log Z in expectation; None without weights."""
         return None if self.log_weight is None else float(self.log_weight.double().mean())
 
-    def report(self, path: str | Path, target: Target, name: str = "draws") -> None:
-        """Write a report on these draws, one HTML page, with a verdict on them.
-
-        Draws do not know where they are from, so ``target`` says what they are judged against.
-        """
-        import tcsis  # which loads reports only when they are asked for
-
-        tcsis.compare(target, [(name, self)], progress=False).report(path)
-
     def _repr_html_(self) -> str:
         """A small table, for notebooks."""
         log_z = "" if self.log_z is None else f"{self.log_z:.4f} ± {self.log_z_error:.1g}"
@@ -122,6 +109,14 @@ class Draws:
         if self.log_weight is not None:
             arrays["log_weight"] = self.log_weight.cpu().numpy()
         return arrays
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Whatever gives ``n`` draws for a seed, and the same draws for the same seed: learned or not,
+    exact, chains.  A judge or a report asks no more of a sampler than this."""
+
+    def sample(self, n: int, *, seed: int = 0) -> Draws: ...
 
 
 def concatenate(draws: list[Draws]) -> Draws:

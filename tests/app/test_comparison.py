@@ -58,10 +58,9 @@ def test_tables_and_reports(tmp_path: Path) -> None:
     assert "log Z" in str(found)
     assert "&lt;b&gt;mine" in found._repr_html_()
     assert "<b>mine" not in found._repr_html_()
-    found.report(tmp_path / "a.html")
-    draws.report(tmp_path / "b.html", TARGET)
-    for name in ("a.html", "b.html"):
-        assert "<title>" in (tmp_path / name).read_text()
+    found.report(tmp_path / "new" / "a.html")
+    assert "<title>" in (tmp_path / "new" / "a.html").read_text()
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.html"]
 
 
 def test_draws_as_html() -> None:

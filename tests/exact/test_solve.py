@@ -8,6 +8,7 @@ import torch
 from dwave.samplers import TreeDecompositionSampler
 
 from tcsis import exact
+from tcsis.draws import Sampler
 from tcsis.exact import Enumeration, kaufman, transfer
 from tcsis.noise import UniformNoise
 from tcsis.targets import (
@@ -198,3 +199,12 @@ def test_scores_check_what_they_are_given() -> None:
             call(target, noise, x[:, :3], 0.3)
         with pytest.raises(ValueError, match="noise has 3 values"):
             call(target, UniformNoise(3), x, 0.3)
+
+
+def test_exact_draws_as_a_sampler() -> None:
+    target = Ising(3, 0.4)
+    made = exact.sampler(target)
+    assert isinstance(made, Sampler)
+    assert torch.equal(made.sample(50, seed=4).x, exact.draw(target, 50, seed=4).x)
+    with pytest.raises(ValueError, match="too large"):
+        exact.sampler(Ising(16, 0.3))  # log Z is known, and no draw

@@ -30,9 +30,11 @@ __all__ = [
     "Distribution",
     "Enumeration",
     "Exact",
+    "ExactSampler",
     "denoiser",
     "draw",
     "drawable",
+    "sampler",
     "score",
     "solvable",
     "solve",
@@ -134,6 +136,24 @@ def draw(target: Target, n: int, seed: int = 0) -> Draws:
         raise ValueError(f"{too_large(target)}; use tcsis.mcmc.sample for draws")
     weight = torch.full((n,), log_z, dtype=torch.float64)
     return Draws(x, weight, seconds=time.perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class ExactSampler:
+    """``draw`` as a sampler."""
+
+    target: Target
+
+    def sample(self, n: int, *, seed: int = 0) -> Draws:
+        """Independent exact draws, x (n, d) uint8, each with log_weight = log Z."""
+        return draw(self.target, n, seed)
+
+
+def sampler(target: Target) -> ExactSampler:
+    """A sampler of independent exact draws, for a target that has them."""
+    if not drawable(target):
+        raise ValueError(f"{too_large(target)}; use tcsis.mcmc.sample for draws")
+    return ExactSampler(target)
 
 
 def score(target: Target, noise: UniformNoise, x_t: Tensor, t: Time) -> Tensor:
