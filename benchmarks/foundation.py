@@ -59,7 +59,7 @@ def exact_table() -> Table:
     jobs: list[tuple[str, Callable[[], object]]] = [
         ("enumeration, side 4: everything", lambda: exact.solve(Ising(4, 0.4407))),
         ("transfer matrix, side 10: log Z, energy, G(r)", lambda: transfer.solve(critical)),
-        ("transfer matrix, side 10: magnetisation", lambda: transfer.magnetization(critical)),
+        ("transfer matrix, side 10: magnetisation", lambda: transfer.magnetisation(critical)),
         ("transfer matrix, side 10: 10,000 draws", lambda: exact.draw(critical, 10_000)),
         ("transfer matrix, 8×8 glass: solve", lambda: transfer.solve(SpinGlass(8, 1.0))),
         ("Kaufman, side 128: log Z", lambda: kaufman.log_z((128, 128), 0.4407)),

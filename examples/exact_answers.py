@@ -34,7 +34,7 @@ def print_table(answers: list[tcsis.exact.Exact], floors: list[float]) -> None:
         table.add_row(
             str(side), f"{beta}", f"{answer.log_z:.6f}", f"{answer.mean_energy:.6f}",
             f"{answer.correlation[1]:.6f}", f"{answer.correlation[-1]:.6f}",
-            f"{answer.magnetization.moment(2):.6f}", f"{floor:.5f}", answer.method,
+            f"{answer.magnetisation.moment(2):.6f}", f"{floor:.5f}", answer.method,
         )  # fmt: skip
     Console(width=110).print(table)
 
@@ -48,9 +48,9 @@ def draw_correlations(axes: Axes, side: int, answers: list[Answer]) -> None:
     axes.legend(frameon=False)
 
 
-def draw_magnetizations(axes: Axes, side: int, answers: list[Answer]) -> None:
+def draw_magnetisations(axes: Axes, side: int, answers: list[Answer]) -> None:
     for (_, beta), answer in answers:
-        m = answer.magnetization
+        m = answer.magnetisation
         axes.plot(
             m.values, m.probabilities * len(m.values) / 2, "o-", ms=3, color=COLOURS[beta],
             label=f"β = {beta}",
@@ -83,7 +83,7 @@ def main(folder: Path) -> None:
     for column, side in enumerate((4, 10)):
         chosen = [pair for pair in pairs if pair[0][0] == side]
         draw_correlations(axes[0, column], side, chosen)
-        draw_magnetizations(axes[1, column], side, chosen)
+        draw_magnetisations(axes[1, column], side, chosen)
     draw_lattices(pictures.subplots(1, len(SETTINGS)))
     figure.suptitle("Ising model: exact correlation, magnetisation and one exact draw each")
     folder.mkdir(parents=True, exist_ok=True)

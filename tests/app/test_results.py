@@ -72,7 +72,7 @@ def test_curves_agree_with_exact(result: Result) -> None:
             gap = abs(correlation.values[r] - result.exact.correlation[r])
             assert gap < 4.5 * correlation.errors[r], (method.name, r)
         assert sum(method.energy.probabilities) == pytest.approx(1)
-        assert sum(method.magnetization.probabilities) == pytest.approx(1)
+        assert sum(method.magnetisation.probabilities) == pytest.approx(1)
         assert method.energy.values == result.exact.energy.values
     error = result.methods[0].correlation.errors[1]
     floor = result.exact.correlation_deviation[1] / math.sqrt(3_000)
@@ -110,7 +110,7 @@ def test_targets_without_lattice_or_exact_answers() -> None:
     free = from_callable(lambda x: -x.double().sum(-1), 5, 3)
     small = compare_results(free, {"noise": tcsis.Draws(x[:, :5])}).methods[0]
     assert small.correlation is None
-    assert small.magnetization is None
+    assert small.magnetisation is None
 
 
 def test_forbidden_states_have_no_energy() -> None:

@@ -35,7 +35,7 @@ CHEAP = replace(
 )
 WRITTEN = {
     "cells", "table.md", "table.csv", "index.md", "correlation.png", "correlation_error.png",
-    "magnetization.png", "error.png",
+    "magnetisation.png", "error.png",
 }  # fmt: skip
 PROGRAM = """
 import signal, sys
@@ -71,8 +71,8 @@ def fabricate(task: Task, **update: object) -> Cell:
         "error": 0.02, "floor": 0.01, "weighted_error": 0.01, "ess": 0.5, "log_z": 1.0,
         "log_z_error": -0.1, "log_z_deviation": 0.1, "positive": 0.5, "training_seconds": 1.0,
         "sampling_seconds": 2.0, "num_density_calls": 3.0, "network_calls": 4.0,
-        "correlation": [1.0, 0.5], "weighted_correlation": [1.0, 0.4], "magnetization": [1, 3],
-        "weighted_magnetization": [0.5, 0.5],
+        "correlation": [1.0, 0.5], "weighted_correlation": [1.0, 0.4], "magnetisation": [1, 3],
+        "weighted_magnetisation": [0.5, 0.5],
     }  # fmt: skip
     return Cell(key=cells.make_key(task), **numbers | update)
 
@@ -184,11 +184,11 @@ def test_every_method_goes_through_the_command(
     for task in TINY.tasks():
         cell = cells.read(cells.locate(tmp_path, task))
         assert cell is not None
-        assert sum(cell.magnetization) == TINY.num_draws
+        assert sum(cell.magnetisation) == TINY.num_draws
         assert (cell.ess is not None) == task.method.trained
         assert (cell.training_seconds > 0) == task.method.trained
-        if cell.weighted_magnetization is not None:
-            assert sum(cell.weighted_magnetization) == pytest.approx(1)
+        if cell.weighted_magnetisation is not None:
+            assert sum(cell.weighted_magnetisation) == pytest.approx(1)
     stamps = {path: path.stat().st_mtime_ns for path in cell_files(tmp_path)}
     before = rows(tmp_path)
     assert run(monkeypatch, TINY, tmp_path, "--quiet") == 0  # nothing is left to do

@@ -108,25 +108,25 @@ def test_every_target_is_solved() -> None:
         torch.testing.assert_close(result.site_marginals[:, 1], p @ (x == 1).double())
 
 
-def test_magnetization() -> None:
+def test_magnetisation() -> None:
     """Both methods give the same distribution, and its moments follow from G where they must."""
     target = Ising((4, 4), 0.4407, field=0.1)
     result = exact.solve(target)
-    assert result.magnetization is not None
+    assert result.magnetisation is not None
     torch.testing.assert_close(
-        transfer.magnetization(target), result.magnetization.probabilities, rtol=0, atol=1e-12
+        transfer.magnetisation(target), result.magnetisation.probabilities, rtol=0, atol=1e-12
     )
-    spins = result.magnetization.values
+    spins = result.magnetisation.values
     assert spins[0] == -1
     assert spins[-1] == 1
     ring = exact.solve(Ising((2, 2), 0.3))
-    assert ring.magnetization is not None
+    assert ring.magnetisation is not None
     assert ring.correlation is not None
     table = ring.enumeration
     assert table is not None
     m = table.states(torch.arange(16)).double().mean(-1) * 2 - 1
     for k in (1, 2, 4):
-        assert ring.magnetization.moment(k) == pytest.approx(float(table.p @ m**k), abs=1e-14)
+        assert ring.magnetisation.moment(k) == pytest.approx(float(table.p @ m**k), abs=1e-14)
 
 
 @pytest.mark.statistical
@@ -146,7 +146,7 @@ def test_large_lattices_have_kaufman() -> None:
     result = exact.solve(Ising(32, 0.4407))
     assert result.method == "kaufman"
     assert result.correlation is None
-    assert result.magnetization is None
+    assert result.magnetisation is None
     # per site, close to the infinite lattice: Onsager's free energy at the critical point
     catalan = 0.915965594177219
     onsager = 0.5 * torch.log(torch.tensor(2.0)).item() + 2 * catalan / torch.pi

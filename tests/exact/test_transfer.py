@@ -103,7 +103,7 @@ def test_agrees_with_enumeration(target):
     torch.testing.assert_close(result.site_marginals, marginals, rtol=1e-11, atol=1e-14)
     torch.testing.assert_close(result.correlation, correlation, rtol=1e-10, atol=1e-13)
     if ones is not None:
-        torch.testing.assert_close(transfer.magnetization(target), ones, rtol=1e-10, atol=0.0)
+        torch.testing.assert_close(transfer.magnetisation(target), ones, rtol=1e-10, atol=0.0)
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_the_widest_lattice_agrees_with_kaufman():
 
 @pytest.mark.parametrize("boundary", ["periodic", "open"])
 def test_long_disordered_strip_is_consistent(boundary):
-    """Energy is -d log Z of p̄^λ by λ; marginals and magnetization agree on the mean."""
+    """Energy is -d log Z of p̄^λ by λ; marginals and magnetisation agree on the mean."""
     target = random_pairwise((4, 40), 2, boundary)
     result, step = transfer.solve(target), 1e-4
     up, down = (transfer.log_z(target.scaled(1 + sign * step)) for sign in (1, -1))
     assert result.mean_energy == pytest.approx(-(up - down) / (2 * step), rel=1e-6)
-    ones = transfer.magnetization(target) @ torch.arange(161, **DOUBLE)
+    ones = transfer.magnetisation(target) @ torch.arange(161, **DOUBLE)
     assert float(ones) == pytest.approx(float(result.site_marginals[:, 1].sum()), rel=1e-10)
 
 
@@ -187,7 +187,7 @@ def test_symmetries_save_work_only(target):
     torch.testing.assert_close(fast.correlation, slow.correlation)
     if target.num_values == 2:
         torch.testing.assert_close(
-            transfer.magnetization(target), transfer.magnetization(plain), rtol=1e-10, atol=0.0
+            transfer.magnetisation(target), transfer.magnetisation(plain), rtol=1e-10, atol=0.0
         )
 
 
@@ -205,7 +205,7 @@ def test_number_of_torch_threads_is_restored():
     threads = torch.get_num_threads()
     transfer.log_z(Ising(2, 0.4))
     with pytest.raises(ValueError, match="V = 2"):
-        transfer.magnetization(Potts(2, 3, 1.0))
+        transfer.magnetisation(Potts(2, 3, 1.0))
     assert torch.get_num_threads() == threads
 
 
@@ -292,14 +292,14 @@ def test_draws_that_forget_the_periodic_closure_are_found_out(target, monkeypatc
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("target", [Ising(10, CRITICAL), SpinGlass(8, 1.0, "gaussian")], ids=name)
-def test_draws_of_larger_lattices_have_the_exact_energy_and_magnetization(target):
+def test_draws_of_larger_lattices_have_the_exact_energy_and_magnetisation(target):
     """Energy within 4.5 standard errors (false alarms 7e-6), ones by χ² (1e-5)."""
     n = 4000
     x = transfer.draw(target, n, generator=torch.Generator().manual_seed(1)).long()
     energy = -target.log_density(x).double()
     error = float(energy.mean()) - transfer.solve(target).mean_energy
     assert abs(error) < 4.5 * float(energy.std()) / math.sqrt(n)
-    law = transfer.magnetization(target)
+    law = transfer.magnetisation(target)
     ones = torch.bincount(x.sum(1), minlength=len(law)).double()
     assert chi_square_p_value(ones, law * n) > 1e-5
 

@@ -33,13 +33,13 @@ def test_a_missing_mode_shows() -> None:
     one_mode = torch.where(x.double().mean(-1, keepdim=True) < 0.5, 1 - x, x)
     evaluation = tcsis.evaluate(one_mode, target)
     assert evaluation["energy"].error < 4 * evaluation["energy"].floor
-    for name in ("modes", "magnetization", "correlation", "site marginals"):
+    for name in ("modes", "magnetisation", "correlation", "site marginals"):
         assert evaluation[name].error > 10 * evaluation[name].floor, name
 
 
 def test_a_wrong_temperature_shows() -> None:
     evaluation = tcsis.evaluate(tcsis.exact.draw(Ising(10, 0.4), 2_000), Ising(10, 0.4407))
-    for name in ("energy", "correlation", "magnetization", "energy histogram"):
+    for name in ("energy", "correlation", "magnetisation", "energy histogram"):
         assert evaluation[name].error > 5 * evaluation[name].floor, name
 
 
@@ -72,7 +72,7 @@ def test_without_exact_answers() -> None:
 def test_the_table_reads_well() -> None:
     text = str(tcsis.evaluate(tcsis.exact.draw(Ising(4, 0.4407), 1_000), Ising(4, 0.4407)))
     assert "1,000 draws, exact by enumeration" in text
-    for name in ("energy", "correlation", "magnetization", "modes", "states", "iid floor"):
+    for name in ("energy", "correlation", "magnetisation", "modes", "states", "iid floor"):
         assert name in text
 
 

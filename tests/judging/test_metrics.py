@@ -28,7 +28,7 @@ def test_weighted_metrics_over_all_states_are_exact(target: Target) -> None:
     torch.testing.assert_close(g, expected)
     torch.testing.assert_close(metrics.mean(target.energy(x), table.p).item(), table.mean_energy)
     if v == 2:
-        torch.testing.assert_close(metrics.magnetization_histogram(x, table.p), table.magnetization)
+        torch.testing.assert_close(metrics.magnetisation_histogram(x, table.p), table.magnetisation)
 
 
 def test_correlation_of_spins_by_hand() -> None:
@@ -51,7 +51,7 @@ def test_small_pieces() -> None:
         metrics.mode_shares(x, 3), torch.tensor([1 + 1 / 3, 1 + 1 / 3, 1 + 1 / 3]).double() / 4
     )
     assert metrics.state_index(x, 3).tolist() == [1, 13, 5, 24]
-    assert metrics.magnetization(torch.tensor([[0, 1, 1, 1]])).item() == 0.5
+    assert metrics.magnetisation(torch.tensor([[0, 1, 1, 1]])).item() == 0.5
     p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.25, 0.5])
     assert metrics.total_variation(p, q) == 0.5
 

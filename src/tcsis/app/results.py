@@ -74,7 +74,7 @@ class MethodResult(Frozen):
     rows: list[Observation]
     weighted_rows: list[Observation]
     correlation: Correlation | None
-    magnetization: Histogram | None
+    magnetisation: Histogram | None
     energy: Histogram
     states: list[list[int]]
     traces: Traces | None
@@ -98,7 +98,7 @@ class ExactResult(Frozen):
     mean_energy: float
     correlation: list[float] | None = None
     correlation_deviation: list[float] | None = None
-    magnetization: Histogram | None = None
+    magnetisation: Histogram | None = None
     energy: Histogram | None = None
     states: list[list[int]] = Field(default_factory=list)
 
@@ -166,6 +166,6 @@ class Result(Frozen):
             raise ValueError(f"{path} cannot be read ({error.strerror}): expected a file") from None
         except ValidationError as error:
             raise ValueError(
-                f"{path} is not a result of tcsis ({explain(error, 'result')}): expected a "
+                f"{path} is not a result of tcsis ({explain(error, 'result', cls)}): expected a "
                 "result.json that this version wrote"
             ) from None

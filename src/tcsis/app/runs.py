@@ -35,7 +35,7 @@ REPORT = "report.html"
 FIGURES = "figures"
 FILES = (CONFIG, ENVIRONMENT, METRICS, DRAWS, RESULT, REPORT)
 PICTURES = (
-    "correlation", "magnetization", "energy", "samples", "film", "training", "scores", "cost",
+    "correlation", "magnetisation", "energy", "samples", "film", "training", "scores", "cost",
 )  # fmt: skip
 PACKAGES = ("torch", "numpy", "scipy", "numba", "tcsis")
 

@@ -114,7 +114,7 @@ def summarise(
         rows=observations(evidence.unweighted()),
         weighted_rows=observations(evidence.evaluation) if weighted else [],
         correlation=correlate(draws, target, p),
-        magnetization=magnetize(states, p) if target.num_values == 2 else None,
+        magnetisation=magnetise(states, p) if target.num_values == 2 else None,
         energy=count_energies(states.energies, levels, p),
         states=some_states(draws.x),
         traces=trace_chains(evidence) if draws.x.ndim == 3 else None,
@@ -126,13 +126,13 @@ def summarise_exact(reference: Reference, levels: Tensor) -> ExactResult | None:
     truth, states = reference.truth, reference.states
     if truth is None:
         return None
-    m = truth.magnetization
+    m = truth.magnetisation
     found = ExactResult(
         method=truth.method,
         log_z=truth.log_z,
         mean_energy=truth.mean_energy,
         correlation=None if truth.correlation is None else truth.correlation.tolist(),
-        magnetization=None if m is None else as_histogram(m.values, m.probabilities),
+        magnetisation=None if m is None else as_histogram(m.values, m.probabilities),
     )
     if states is None:
         return found
@@ -204,8 +204,8 @@ def correlate(draws: Draws, target: Target, p: Tensor | None) -> Correlation | N
     )
 
 
-def magnetize(states: States, p: Tensor | None) -> Histogram:
-    shares = metrics.magnetization_histogram(states.x, p)
+def magnetise(states: States, p: Tensor | None) -> Histogram:
+    shares = metrics.magnetisation_histogram(states.x, p)
     return as_histogram(torch.linspace(-1, 1, len(shares)), shares)
 
 

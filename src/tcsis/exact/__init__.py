@@ -70,14 +70,14 @@ class Exact:
     enumeration: Enumeration | None = field(default=None, repr=False)
 
     @cached_property
-    def magnetization(self) -> Distribution | None:
+    def magnetisation(self) -> Distribution | None:
         """The distribution of Σ_i s_i/d for V = 2; computed when first asked for."""
         if self.target.num_values != 2 or self.method == "kaufman":
             return None
         if self.enumeration is not None:
-            probabilities = self.enumeration.magnetization
+            probabilities = self.enumeration.magnetisation
         else:
-            probabilities = transfer.magnetization(self.target)
+            probabilities = transfer.magnetisation(self.target)
         return Distribution(
             torch.linspace(-1, 1, self.target.num_sites + 1, dtype=torch.float64), probabilities
         )

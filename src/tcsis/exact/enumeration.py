@@ -84,7 +84,7 @@ class Enumeration:
         return self.pair_marginals[i, :, j, :].diagonal(dim1=-2, dim2=-1).sum(-1)
 
     @cached_property
-    def magnetization(self) -> Tensor:
+    def magnetisation(self) -> Tensor:
         """P(number of sites with token 1 = n), (d + 1,)."""
         total = torch.zeros(self.num_sites + 1, dtype=torch.float64)
         for x, p in zip(self.chunks(), self.p.split(CHUNK), strict=True):

@@ -1,4 +1,4 @@
-"""The transfer matrix: exact log Z, energy, correlations, magnetization and draws on strips.
+"""The transfer matrix: exact log Z, energy, correlations, magnetisation and draws on strips.
 
 For a 2-D lattice target, periodic or open, with any tables and fields, whose shorter side is short
 (at most 14 spins).  With T_r = weight_r·K_r from one row state to the next,
@@ -41,7 +41,7 @@ __all__ = [
     "applies",
     "draw",
     "log_z",
-    "magnetization",
+    "magnetisation",
     "solve",
 ]
 
@@ -111,14 +111,14 @@ def solve(target: Target) -> TransferResult:
 
 
 @one_thread()
-def magnetization(target: Target) -> Tensor:
+def magnetisation(target: Target) -> Tensor:
     """P(n sites hold token 1), n = 0..d, (d + 1,), for V = 2.
 
     Messages are polynomials in z, to which every row state contributes weight·z^(its ones); all
     coefficients are positive, so that the tails of the distribution are as exact as its middle.
     """
     if target.num_values != 2:
-        raise ValueError(f"magnetization is defined for V = 2, not for V = {target.num_values}")
+        raise ValueError(f"magnetisation is defined for V = 2, not for V = {target.num_values}")
     rows = read(target)
     start, size, _ = rows.starts
     per_block = max(1, POLYNOMIAL_BLOCK // (rows.num_states * (target.num_sites + 1)))

@@ -128,7 +128,7 @@ class Comparison:
         elif isinstance(self.target, Pairwise) and len(self.target.edges):
             rows.append(self.pairs())
         if self.target.num_values == 2:
-            rows.append(self.magnetization())
+            rows.append(self.magnetisation())
         rows += [self.modes(), self.energy_histogram()]
         if self.truth is not None and self.truth.enumeration is not None:
             rows.append(self.states())
@@ -172,11 +172,11 @@ class Comparison:
         terms = metrics.connected_terms(self.reference.x, edges, self.reference.marginals)
         return self.of_means("pair correlations", estimate, truth, metrics.deviation(terms))
 
-    def magnetization(self) -> Row:
-        estimate = metrics.magnetization_histogram(self.x, self.weights)
-        truth = self.truth.magnetization if self.truth is not None else None
+    def magnetisation(self) -> Row:
+        estimate = metrics.magnetisation_histogram(self.x, self.weights)
+        truth = self.truth.magnetisation if self.truth is not None else None
         p = None if truth is None else truth.probabilities
-        return self.of_histogram("magnetization", estimate, p)
+        return self.of_histogram("magnetisation", estimate, p)
 
     def modes(self) -> Row:
         v = self.target.num_values

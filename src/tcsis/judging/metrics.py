@@ -74,12 +74,12 @@ def correlation_terms(x: Tensor, lattice: Lattice, marginals: Tensor) -> Tensor:
     return torch.stack(terms, dim=-1)
 
 
-def magnetization(x: Tensor) -> Tensor:
+def magnetisation(x: Tensor) -> Tensor:
     """Σ_i s_i/d for spins ±1 from tokens 0, 1, (n, d) -> (n,)."""
     return x.double().mean(-1) * 2 - 1
 
 
-def magnetization_histogram(x: Tensor, weights: Tensor | None = None) -> Tensor:
+def magnetisation_histogram(x: Tensor, weights: Tensor | None = None) -> Tensor:
     """P(number of sites with token 1 = n) for n = 0..d, (n, d) -> (d + 1,)."""
     return histogram(x.sum(-1), x.shape[-1] + 1, weights)
 

@@ -27,7 +27,7 @@ def ring(x: torch.Tensor) -> torch.Tensor:
 
 def test_everything_is_there(result: Result) -> None:
     assert headings(render(result)) == [
-        "methods", "correlation", "magnetization", "energy", "samples", "film", "training",
+        "methods", "correlation", "magnetisation", "energy", "samples", "film", "training",
         "scores", "calls", "seconds", "traces-2", "tables", "commands", "config", "environment",
     ]  # fmt: skip
 
@@ -36,9 +36,9 @@ def test_everything_is_there(result: Result) -> None:
     ("target", "expected"),
     [
         (from_callable(ring, 6, 3), ["energy", "samples", "tables"]),
-        (SpinGlass(16, 1.0), ["correlation", "magnetization", "energy", "samples", "tables"]),
+        (SpinGlass(16, 1.0), ["correlation", "magnetisation", "energy", "samples", "tables"]),
         (Potts((2, 3), 4, 0.5), ["correlation", "energy", "samples", "tables"]),
-        (Ising((2, 2, 3), 0.2), ["correlation", "magnetization", "energy", "samples", "tables"]),
+        (Ising((2, 2, 3), 0.2), ["correlation", "magnetisation", "energy", "samples", "tables"]),
     ],
     ids=repr,
 )
@@ -62,7 +62,7 @@ def test_the_page_holds_all_it_needs(result: Result, tmp_path: Path) -> None:
 
 def test_plotly_takes_every_figure(result: Result) -> None:
     drawn = [
-        figures.correlation, figures.magnetization, figures.energy, figures.training,
+        figures.correlation, figures.magnetisation, figures.energy, figures.training,
         figures.scores, figures.cost_in_calls, figures.cost_in_seconds,
     ]  # fmt: skip
     made = [draw(result) for draw in drawn] + [figures.traces(result.methods[2])]
@@ -75,7 +75,7 @@ def test_plotly_takes_every_figure(result: Result) -> None:
 def test_pictures_are_written(result: Result, tmp_path: Path) -> None:
     names = {path.stem for path in write_pictures(result, tmp_path)}
     assert names == {
-        "correlation", "magnetization", "energy", "samples", "film", "training", "scores", "cost",
+        "correlation", "magnetisation", "energy", "samples", "film", "training", "scores", "cost",
     }  # fmt: skip
     assert all((tmp_path / f"{name}.png").stat().st_size > 2_000 for name in names)
 

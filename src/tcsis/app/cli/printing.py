@@ -66,7 +66,7 @@ def as_data(result: Result) -> dict[str, Any]:
         else result.exact.model_dump(include={"method", "log_z", "mean_energy", "correlation"}),
         "methods": [
             method.model_dump(
-                exclude={"correlation", "magnetization", "energy", "states", "traces"}
+                exclude={"correlation", "magnetisation", "energy", "states", "traces"}
             )
             | {"error": error_of(method.rows), "weighted_error": error_of(method.weighted_rows)}
             for method in result.methods

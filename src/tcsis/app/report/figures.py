@@ -169,9 +169,9 @@ class Histograms:
     shown: list[tuple[int, MethodResult, Histogram]]
 
 
-def magnetizations(result: Result) -> Histograms:
-    truth = result.exact.magnetization if result.exact is not None else None
-    return Histograms("magnetisation per site", truth, shown(result, lambda m: m.magnetization))
+def magnetisations(result: Result) -> Histograms:
+    truth = result.exact.magnetisation if result.exact is not None else None
+    return Histograms("magnetisation per site", truth, shown(result, lambda m: m.magnetisation))
 
 
 def energies(result: Result) -> Histograms:
@@ -185,8 +185,8 @@ def shown(
     return [(i, m, h) for i, m in enumerate(result.methods) if (h := of(m)) is not None]
 
 
-def magnetization(result: Result) -> Figure | None:
-    return histogram(magnetizations(result))
+def magnetisation(result: Result) -> Figure | None:
+    return histogram(magnetisations(result))
 
 
 def energy(result: Result) -> Figure | None:

@@ -23,7 +23,7 @@ CORRELATION = (
     "Marks should lie on the exact line, and in the lower panel inside the band that independent "
     "draws would fill; bars are two standard errors.",
 )
-MAGNETIZATION = (
+MAGNETISATION = (
     "Magnetisation",
     "Marks should follow the exact bars on both sides: a missing peak is a missing mode.",
 )
@@ -68,7 +68,7 @@ def render(result: Result) -> str:
     """The page as text."""
     drawn = [
         section(result, "correlation", CORRELATION, figures.correlation),
-        section(result, "magnetization", MAGNETIZATION, figures.magnetization),
+        section(result, "magnetisation", MAGNETISATION, figures.magnetisation),
         section(result, "energy", ENERGY, figures.energy),
     ]
     made = [

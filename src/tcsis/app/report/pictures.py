@@ -15,7 +15,7 @@ from tcsis.app.report.figures import (
     Histograms,
     energies,
     label,
-    magnetizations,
+    magnetisations,
     main_error,
     width,
 )
@@ -33,7 +33,7 @@ DPI = 200
 def write_pictures(result: Result, folder: str | Path) -> list[Path]:
     """Draw what the result has data for, one file each; returns their paths."""
     written = []
-    for draw in (correlation, magnetization, energy, samples, film, training, scores, cost):
+    for draw in (correlation, magnetisation, energy, samples, film, training, scores, cost):
         figure = draw(result)
         if figure is not None:
             path = Path(folder) / f"{draw.__name__}.png"
@@ -92,8 +92,8 @@ def correlation(result: Result) -> Figure | None:
     return figure
 
 
-def magnetization(result: Result) -> Figure | None:
-    return histogram(magnetizations(result))
+def magnetisation(result: Result) -> Figure | None:
+    return histogram(magnetisations(result))
 
 
 def energy(result: Result) -> Figure | None:

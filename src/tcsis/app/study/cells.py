@@ -50,8 +50,8 @@ class Cell(Frozen):
     network_calls: float  # a draw
     correlation: list[float]  # G(r), r = 0..max_distance
     weighted_correlation: list[float] | None
-    magnetization: list[int]  # draws with 0..d spins up
-    weighted_magnetization: list[float] | None  # shares of the weight
+    magnetisation: list[int]  # draws with 0..d spins up
+    weighted_magnetisation: list[float] | None  # shares of the weight
 
 
 def make_key(task: Task) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def measure(task: Task, outcome: Outcome, target: Target) -> Cell:
         network_calls=draws.num_network_calls / len(draws),
         correlation=metrics.correlation(draws.x, target.num_values, target.lattice).tolist(),
         weighted_correlation=None if weighted is None else weighted.tolist(),
-        magnetization=torch.bincount(counts, minlength=size).tolist(),
-        weighted_magnetization=None
+        magnetisation=torch.bincount(counts, minlength=size).tolist(),
+        weighted_magnetisation=None
         if weighted is None
         else metrics.histogram(counts, size, weights).tolist(),
     )

@@ -90,7 +90,7 @@ CAPTIONS = {
     "error": "Error of G(r) over its floor, every method and setting",
     "correlation": "G(r) of every method, on the exact values",
     "correlation_error": "Error of G(r) at every distance, beside its floor",
-    "magnetization": "The distribution of the mean spin",
+    "magnetisation": "The distribution of the mean spin",
 }
 
 METHODS_TEXT = """\

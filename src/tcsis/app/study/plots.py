@@ -63,7 +63,7 @@ def figures(plan: Plan, cells: dict[Task, Cell]) -> dict[str, Figure]:
     return {
         "correlation": in_panels(plan, cells, correlation),
         "correlation_error": in_panels(plan, cells, correlation_error),
-        "magnetization": in_panels(plan, cells, magnetization),
+        "magnetisation": in_panels(plan, cells, magnetisation),
         "error": error(plan, cells),
     }
 
@@ -167,9 +167,9 @@ def correlation_error(panel: Panel) -> None:
     axes.set(xticks=range(1, len(truth) + 1), ylim=(SMALLEST, 2))
 
 
-def magnetization(panel: Panel) -> None:
+def magnetisation(panel: Panel) -> None:
     """The distribution of the mean spin, all seeds together, on the exact one."""
-    axes, truth = panel.axes, panel.truth.magnetization
+    axes, truth = panel.axes, panel.truth.magnetisation
     assert truth is not None
     n = panel.num_draws * len(panel.setting.seeds)
     room = [2 * math.sqrt(p * (1 - p) / n) for p in truth.probabilities]
@@ -181,7 +181,7 @@ def magnetization(panel: Panel) -> None:
     axes.plot(truth.values, truth.probabilities, color="black", lw=1, label="truth")
     every = max(1, len(truth.values) // 16)
     for i, (source, cells) in enumerate(panel.found):
-        shares = [h for cell in cells if (h := source.magnetization(cell)) is not None]
+        shares = [h for cell in cells if (h := source.magnetisation(cell)) is not None]
         means = [statistics.mean(values) for values in zip(*shares, strict=True)]
         axes.plot(
             truth.values[: len(means)], means, lw=0.9, ms=4, alpha=0.9, label=source.title,

@@ -32,10 +32,10 @@ class Source:
     def correlation(self, cell: Cell) -> list[float] | None:
         return cell.weighted_correlation if self.weighted else cell.correlation
 
-    def magnetization(self, cell: Cell) -> list[float] | None:
+    def magnetisation(self, cell: Cell) -> list[float] | None:
         if self.weighted:
-            return cell.weighted_magnetization
-        return [count / sum(cell.magnetization) for count in cell.magnetization]
+            return cell.weighted_magnetisation
+        return [count / sum(cell.magnetisation) for count in cell.magnetisation]
 
 
 @dataclass(frozen=True)
