@@ -29,7 +29,6 @@ from tcsis.app.sources import make_target
 from tcsis.app.storage import read_draws
 from tcsis.app.summaries import compare_results
 from tcsis.judging.evaluation import evaluate as evaluate_draws
-from tcsis.judging.verdict import uses_weights
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT
 from tcsis.targets.base import Target
@@ -96,13 +95,13 @@ def exact(
 
 
 def describe_exact(truth: exact_answers.Exact) -> dict[str, Any]:
-    g, m = truth.correlation, truth.magnetization
+    g, m = truth.correlation, truth.magnetisation
     return {
         "method": truth.method,
         "log_z": truth.log_z,
         "mean_energy": truth.mean_energy,
         "correlation": None if g is None else g.tolist(),
-        "magnetization_squared": None if m is None else m.moment(2),
+        "magnetisation_squared": None if m is None else m.moment(2),
     }
 
 
@@ -130,7 +129,7 @@ def evaluate(run: str, weighted: bool, gates: GateOptions, printing: PrintOption
     evaluation = evaluate_draws(draws, target, weighted=weighted)
     result = compare_results(target, {str(attributes.get("method", "draws")): draws})
     method = result.methods[0]
-    missed = failures(method, gates, weighted=weighted and uses_weights(draws))
+    missed = failures(method, gates, weighted=weighted and method.weighted)
     code = GATE if missed else FINE
     printer.show(evaluation.table(), f"{method.verdict.level}. {method.verdict.why}")
     printer.data({"folder": run, **as_data(result), "missed": missed, "exit_code": code})
