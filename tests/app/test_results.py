@@ -189,6 +189,9 @@ def test_damaged_files(result: Result, tmp_path: Path) -> None:
     path.write_text(result.model_dump_json().replace('"config":', '"konfig":'))
     with pytest.raises(ValueError, match="konfig"):
         Result.load(path)
+    path.write_text(result.model_dump_json().replace('"acceptance":', '"accepted":'))
+    with pytest.raises(ValueError, match=r"result.methods.0 has no setting 'accepted'"):
+        Result.load(path)
 
 
 def test_a_result_needs_a_method() -> None:

@@ -15,6 +15,7 @@ class Inner(Frozen):
 class Outer(Frozen):
     name: str
     inner: Inner = Inner()
+    more: list[Inner] | None = None
 
 
 def test_plain_data_becomes_a_value() -> None:
@@ -29,7 +30,9 @@ def test_plain_data_becomes_a_value() -> None:
     [
         ({}, "run.name is wrong: Field required"),
         ({"name": "a", "inner": {"size": 0}}, "run.inner.size is wrong: .* equal to 1"),
-        ({"name": "a", "age": 3}, "run.age is wrong: Extra inputs"),
+        ({"name": "a", "age": 3}, "run has no setting 'age': expected name, inner, more$"),
+        ({"name": "a", "inner": {"age": 3}}, "run.inner has no setting 'age': expected size$"),
+        ({"name": "a", "more": [{"age": 3}]}, "run.more.0 has no setting 'age': expected size$"),
         ([], "run is wrong: .* valid dictionary"),
     ],
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,14 +22,44 @@ def parse(kind: type[Kind], data: Any, where: str = "config") -> Kind:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        raise ValueError(explain(error, where)) from None
+        raise ValueError(explain(error, where, kind)) from None
 
 
-def explain(error: ValidationError, where: str) -> str:
-    """The first fault, with the path of its entry below ``where``."""
-    first = error.errors()[0]
-    place = ".".join([where, *(str(part) for part in first["loc"])])
-    return f"{place} is wrong: {first['msg']}"
+def explain(error: ValidationError, where: str, kind: type[BaseModel]) -> str:
+    """One fault, with the path of its entry below ``where``; of a setting that is not there, whose
+    it would be and which ones there are."""
+    faults = error.errors()
+    fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
+    path = [where, *(str(part) for part in fault["loc"])]
+    if fault["type"] == "extra_forbidden":
+        *owner, name = path
+        known = ", ".join(owner_of(kind, fault["loc"][:-1]).model_fields)
+        return f"{'.'.join(owner)} has no setting {name!r}: expected {known}"
+    if fault["type"] == "union_tag_invalid":
+        tag, tags = fault["ctx"]["tag"], fault["ctx"]["expected_tags"]
+        return f"{'.'.join(path)}.kind is {tag!r}: expected one of {tags}"
+    return f"{'.'.join(path)} is wrong: {fault['msg'].removeprefix('Value error, ')}"
+
+
+def owner_of(kind: type[BaseModel], loc: Sequence[int | str]) -> type[BaseModel]:
+    """The class that stands at a place of pydantic's: names of fields and, after one that may be of
+    several kinds, the kind; the places in lists do not matter."""
+    for part in (part for part in loc if isinstance(part, str)):
+        if part in kind.model_fields:
+            choices = models_in(kind.model_fields[part].annotation)
+        else:
+            choices = [one for one in choices if one.model_fields["kind"].default == part]
+        kind = choices[0]
+    return kind
+
+
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models among the kinds that a field, or an entry of its list, may be of."""
+    if get_args(annotation):
+        return [one for part in get_args(annotation) for one in models_in(part)]
+    return (
+        [annotation] if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
+    )
 
 
 def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
