@@ -110,7 +110,7 @@ def unlearned(estimator: str, step: str) -> Callable[[], str]:
 def by_leaps(target: str) -> Callable[[], str]:
     def make() -> str:
         model = leaps.train(TARGETS[target], steps=20, seed=1, progress=False)
-        draws = model.sample(64, steps=5, seed=2)
+        draws = model.sample(64, calls=5, seed=2)
         return digest(*model.module.state_dict().values(), draws.x, draws.log_weight)
 
     return make

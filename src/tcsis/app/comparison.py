@@ -15,7 +15,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tcsis.app.methods import Entry, Equal, Named, Plan, check_equal, name_methods
+from tcsis.app.methods import (
+    LEARNED,
+    Entry,
+    Equal,
+    Named,
+    Plan,
+    Training,
+    check_equal,
+    name_methods,
+)
 from tcsis.app.report import write_report
 from tcsis.app.results import Result, TrainingPoint
 from tcsis.app.summaries import compare_results
@@ -57,13 +66,12 @@ class Comparison:
 
 def compare(
     target: Target,
-    methods: Sequence[Named] = ("tcsis", "glauber"),
+    methods: Sequence[Named] = ("autoregressive", "glauber"),
     n: int = 10_000,
     *,
     seed: int = 0,
     equal: Equal = "seconds",
-    preset: str = "fast",
-    schedule: str = "sequential",
+    preset: str | None = None,
     config: Config | None = None,
     steps: int | None = None,
     time_budget: float | None = None,
@@ -75,31 +83,36 @@ def compare(
 ) -> Comparison:
     """Run ``methods`` on ``target`` at equal cost; see the head of this module.
 
-    A method is "tcsis", "tcsis-unbiased", "leaps", "learning-free", "population-annealing",
-    "exact", the name of a kernel of ``tcsis.mcmc``, or a pair of a name and ready draws or a
-    trained model.
+    A method is "autoregressive", "self-normalized", "unbiased", "leaps", "learning-free",
+    "population-annealing", "exact", the name of a kernel of ``tcsis.mcmc``, or a pair of a name and
+    ready draws or any sampler: a trained model, one of ``tcsis.peers``, ``tcsis.learning_free``,
+    ``tcsis.exact.sampler``, ``tcsis.mcmc.ChainSampler``.
     ``equal`` says in what the cost is equal: "seconds" of wall time or "densities", evaluations of
-    log p̄.  ``preset`` to ``checkpoint_every`` are those of ``tcsis.train``; ``about`` holds
+    log p̄.  ``preset`` to ``checkpoint_every`` are those of ``tcsis.train``; a ``config`` is for the
+    method of its kind, and the ``folder`` keeps the first method that is trained.  ``about`` holds
     ``config``, ``commands`` and ``environment`` for the report.
     """
-    plan = Plan(
-        target, check_integer("n", n), seed, check_equal(equal), progress,
-        {
-            "preset": preset, "schedule": schedule, "config": config, "steps": steps,
-            "time_budget": time_budget, "folder": folder, "resume": resume,
-            "checkpoint_every": checkpoint_every,
-        },
+    makers, keeps = name_methods(methods), next((m for m in methods if m in LEARNED), None)
+    if config is not None and config.method.kind not in makers:
+        raise ValueError(
+            f"config is one of the method {config.method.kind}: expected it among the methods"
+        )
+    training = Training(
+        preset, config, steps, time_budget, folder, resume, checkpoint_every, keeps
     )  # fmt: skip
+    plan = Plan(target, check_integer("n", n), seed, check_equal(equal), progress, training)
     entries: dict[str, Entry] = {}
-    for name, make in name_methods(methods).items():
+    for name, make in makers.items():
         if len(methods) > 1:
             plan.note(f"{name} ...")
         reference = next(iter(entries.values()), None)
         entries[name] = make(plan, None if reference is None else reference.total)
-    return gather(plan, entries, about or {})
+    return gather(target, entries, seed, about or {})
 
 
-def gather(plan: Plan, entries: dict[str, Entry], about: Mapping[str, Any]) -> Comparison:
+def gather(
+    target: Target, entries: dict[str, Entry], seed: int, about: Mapping[str, Any]
+) -> Comparison:
     models = {name: entry.model for name, entry in entries.items() if entry.model is not None}
     first = next(iter(models.values()), None)
     # densities are counted with those of training, as the price of a method is
@@ -109,10 +122,10 @@ def gather(plan: Plan, entries: dict[str, Entry], about: Mapping[str, Any]) -> C
     }
     seconds = {name: entry.training.seconds for name, entry in entries.items()}
     result = compare_results(
-        plan.target, paid, training_seconds=seconds, **pictures_of(first, plan.seed), **about
+        target, paid, training_seconds=seconds, **pictures_of(first, seed), **about
     )
     draws = {name: entry.draws for name, entry in entries.items()}
-    return Comparison(plan.target, draws, result, models)
+    return Comparison(target, draws, result, models)
 
 
 def pictures_of(model: Learned | None, seed: int) -> dict[str, Any]:

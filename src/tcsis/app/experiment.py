@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,49 +13,54 @@ import torch
 from tcsis import exact, mcmc
 from tcsis.app import runs
 from tcsis.app.comparison import Comparison, compare, gather
-from tcsis.app.methods import LEARNED, Entry, Plan, Spent
+from tcsis.app.methods import Entry
 from tcsis.app.report import write_report
-from tcsis.app.settings import Settings
+from tcsis.app.settings import Compare, Exact, Mcmc, Sample, Settings, Train, TrainRun
 from tcsis.app.sources import find_device, is_function, make_target
 from tcsis.app.storage import write_draws
 from tcsis.learn import checkpoint
+from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned, load
-from tcsis.learn.trainer import CHECKPOINT
+from tcsis.learn.trainer import CHECKPOINT, train
 from tcsis.targets.base import Target
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run, and where its state goes while it runs."""
+    """What is to be run on which target, with which model where one is there already, and where
+    its state goes while it runs."""
 
     settings: Settings
-    folder: Path | None
-    resume: bool
-    progress: bool
-    about: dict[str, Any]
+    target: Target
+    model: Learned | None = None
+    folder: Path | None = None
+    resume: bool = False
+    progress: bool = True
+    commands: Sequence[str] = ()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is a state to go on from."""
+        saved = self.folder is not None and checkpoint.exists(self.folder / CHECKPOINT)
+        return self.resume and saved
+
+    def about(self) -> dict[str, Any]:
+        """What a report says beside its numbers."""
+        return {
+            "config": self.settings.to_toml(),
+            "commands": self.commands,
+            "environment": runs.environment(),
+        }
 
 
-def run(
-    settings: Settings,
-    *,
-    folder: Path | None = None,
-    resume: bool = False,
-    progress: bool = True,
-    commands: Sequence[str] = (),
-) -> Comparison:
+def run(job: Job) -> Comparison:
     """Run what the settings ask for.  A ``folder``, as ``runs.open_folder`` gave it, keeps all."""
-    set_threads(settings.run.threads)
-    if folder is not None:
-        runs.write_start(folder, settings)
-    about = {
-        "config": settings.to_toml(),
-        "commands": commands,
-        "environment": runs.environment(),
-    }
-    job = Job(settings, folder, resume, progress, about)
-    comparison = RUNNERS[settings.run.command](job)
-    if folder is not None:
-        write_end(folder, comparison, settings.run.seed)
+    set_threads(job.settings.run.threads)
+    if job.folder is not None:
+        runs.write_start(job.folder, job.settings)
+    comparison = perform(job)
+    if job.folder is not None:
+        write_end(job.folder, comparison, job.settings.run.seed)
     return comparison
 
 
@@ -80,66 +85,49 @@ def set_threads(threads: int | None) -> None:
 # -- commands ------------------------------------------------------------------------------------
 
 
-def run_train(job: Job) -> Comparison:
-    config = job.settings.train
-    assert config is not None
-    name = next(name for name, method in LEARNED.items() if method == config.method)
-    return run_methods(job, [name])
+def perform(job: Job) -> Comparison:
+    """What the command of the settings does, without files of its own."""
+    match job.settings:
+        case Train(run=run, train=config):
+            return run_train(job, run, config)
+        case Compare() as settings:
+            return run_compare(job, settings)
+        case Mcmc(run=run, mcmc=chains):
+            draws = mcmc.sample(
+                job.target, **chains.model_dump(), seed=run.seed, progress=job.progress
+            )
+            return finish(job, chains.kernel, Entry(draws))
+        case Exact(run=run):
+            draws = exact.draw(job.target, run.n, seed=run.seed)
+            return finish(job, "exact", Entry(draws))
+        case Sample(run=run):
+            assert job.model is not None
+            draws = job.model.sample(run.n, calls=run.calls, seed=run.seed)
+            return finish(job, job.model.config.method.kind, Entry.of(job.model, draws))
+    raise AssertionError(f"no command runs {job.settings}")
 
 
-def run_compare(job: Job) -> Comparison:
-    assert job.settings.compare is not None
-    return run_methods(job, job.settings.compare.methods, equal=job.settings.compare.equal)
+def run_train(job: Job, run: TrainRun, config: Config) -> Comparison:
+    model = train(
+        job.target, config=config, seed=run.seed, time_budget=run.time_budget, folder=job.folder,
+        resume=job.goes_on, checkpoint_every=run.checkpoint_every, progress=job.progress,
+    )  # fmt: skip
+    draws = model.sample(run.n, seed=run.seed)
+    return finish(job, config.method.kind, Entry.of(model, draws))
 
 
-def run_methods(job: Job, methods: Sequence[str], **options: Any) -> Comparison:
-    run = job.settings.run
-    saved = job.folder is not None and checkpoint.exists(job.folder / CHECKPOINT)
+def run_compare(job: Job, settings: Compare) -> Comparison:
+    run, compared = settings.run, settings.compare
     return compare(
-        job.settings.make_target(), methods, run.n, seed=run.seed, config=job.settings.train,
-        preset=run.preset, schedule=run.schedule, time_budget=run.time_budget,
-        folder=job.folder, resume=job.resume and saved,
-        checkpoint_every=run.checkpoint_every, progress=job.progress,
-        about=job.about, **options,
+        job.target, compared.methods, run.n, seed=run.seed, equal=compared.equal,
+        preset=run.preset, config=settings.train, time_budget=run.time_budget,
+        folder=job.folder, resume=job.goes_on, checkpoint_every=run.checkpoint_every,
+        progress=job.progress, about=job.about(),
     )  # fmt: skip
 
 
-def run_mcmc(job: Job) -> Comparison:
-    chains = job.settings.mcmc
-    assert chains is not None
-    target, seed = job.settings.make_target(), job.settings.run.seed
-    draws = mcmc.sample(target, **chains.model_dump(), seed=seed, progress=job.progress)
-    return finish(job, target, chains.kernel, Entry(draws))
-
-
-def run_exact(job: Job) -> Comparison:
-    target = job.settings.make_target()
-    draws = exact.draw(target, job.settings.run.n, seed=job.settings.run.seed)
-    return finish(job, target, "exact", Entry(draws))
-
-
-def run_sample(job: Job) -> Comparison:
-    run = job.settings.run
-    assert run.model is not None
-    model = load_model(Path(run.model), job.settings.target, run.device)
-    draws = model.sample(run.n, steps=run.calls, seed=run.seed)
-    spent = Spent(model.seconds, model.num_density_calls)
-    return finish(job, model.target, "tcsis", Entry(draws, spent, model))
-
-
-def finish(job: Job, target: Target, name: str, entry: Entry) -> Comparison:
-    run = job.settings.run
-    plan = Plan(target, run.n, run.seed, "seconds", job.progress, {})
-    return gather(plan, {name: entry}, job.about)
-
-
-RUNNERS: dict[str, Callable[[Job], Comparison]] = {
-    "train": run_train,
-    "compare": run_compare,
-    "mcmc": run_mcmc,
-    "exact": run_exact,
-    "sample": run_sample,
-}
+def finish(job: Job, name: str, entry: Entry) -> Comparison:
+    return gather(job.target, {name: entry}, job.settings.run.seed, job.about())
 
 
 def load_model(folder: Path, target: dict[str, Any], device: str) -> Learned:

@@ -1,7 +1,8 @@
-"""Methods by name, each within a budget.
+"""Methods by name or as objects, each within a budget.
 
 A method without a budget runs as it is.  With one it spends it on the same number of draws: chains
-by taking more steps, annealing by climbing a finer ladder.  Short trials tell what a step costs.
+by taking more steps, annealing by climbing a finer ladder, learned samplers by training as long.
+Short trials tell what a step costs.
 """
 
 from __future__ import annotations
@@ -9,24 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal, get_args
 
 from rich.console import Console
 
 from tcsis import exact, mcmc
-from tcsis.draws import Draws
-from tcsis.learn.config import Method
+from tcsis.draws import Draws, Sampler
+from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
+from tcsis.learn.presets import MethodName
 from tcsis.learn.trainer import train
 from tcsis.mcmc.runner import KERNELS
 from tcsis.peers import leaps
+from tcsis.peers.leaps import Leaps
 from tcsis.reverse.unlearned import learning_free
 from tcsis.targets.base import Target
 
 Equal = Literal["seconds", "densities"]
-Named = str | tuple[str, Draws | Learned]
+Named = str | tuple[str, Draws | Sampler]
 
-LEARNED: dict[str, Method] = {"tcsis": "self-normalized", "tcsis-unbiased": "unbiased"}
+LEARNED: tuple[str, ...] = get_args(MethodName)
 NUM_CHAINS = 100
 BURN_IN = 0.2
 """Share of a chain's steps that is dropped."""
@@ -50,6 +54,14 @@ class Entry:
     training: Spent = Spent(0.0, 0.0)
     model: Learned | None = None
 
+    @classmethod
+    def of(cls, sampler: Sampler, draws: Draws) -> Entry:
+        """Draws of a sampler, with what its training cost where it was trained."""
+        if not isinstance(sampler, Learned | Leaps):
+            return cls(draws)
+        spent = Spent(sampler.seconds, sampler.num_density_calls)
+        return cls(draws, spent, sampler if isinstance(sampler, Learned) else None)
+
     @property
     def total(self) -> Spent:
         return Spent(
@@ -59,15 +71,30 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Training:
+    """What learned methods are told, as for ``tcsis.train``.  ``config`` is for the method of its
+    kind, the preset for all others, and the ``folder`` for ``keeps``, one method alone."""
+
+    preset: str | None = None
+    config: Config | None = None
+    steps: int | None = None
+    time_budget: float | None = None
+    folder: str | Path | None = None
+    resume: bool = False
+    checkpoint_every: float = 30.0
+    keeps: str | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
     """What every method is told."""
 
     target: Target
     n: int
     seed: int
-    equal: Equal
-    progress: bool
-    training: dict[str, Any]
+    equal: Equal = "seconds"
+    progress: bool = False
+    training: Training = Training()
 
     def note(self, text: str) -> None:
         if self.progress:
@@ -94,13 +121,13 @@ def name_methods(methods: Sequence[Named]) -> dict[str, Maker]:
 
 def find_maker(name: str) -> Maker:
     own: dict[str, Maker] = {
+        "leaps": by_leaps,
         "learning-free": without_learning,
         "population-annealing": by_annealing,
         "exact": exactly,
-        "leaps": by_leaps,
     }
     if name in LEARNED:
-        return lambda plan, budget: by_training(plan, budget, LEARNED[name])
+        return lambda plan, budget: by_training(plan, budget, name)
     if name in KERNELS:
         return lambda plan, budget: by_chains(plan, budget, name)
     if name in own:
@@ -111,48 +138,54 @@ def find_maker(name: str) -> Maker:
     raise ValueError(f"method is {name!r}: expected one of {', '.join(known)}{hint}")
 
 
-def ready(method: tuple[str, Draws | Learned]) -> tuple[str, Maker]:
-    """A name with draws that are there already, or with a model to draw from."""
+def ready(method: tuple[str, Draws | Sampler]) -> tuple[str, Maker]:
+    """A name with draws that are there already, or with anything that draws."""
     if not isinstance(method, tuple) or len(method) != 2 or not isinstance(method[0], str):
-        raise ValueError(f"method is {method!r}: expected a name, or a name with draws or a model")
+        raise ValueError(
+            f"method is {method!r}: expected a name, or a name with draws or a sampler"
+        )
     name, value = method
     if isinstance(value, Draws):
         return name, lambda plan, budget: Entry(value)
-    if isinstance(value, Learned):
+    if isinstance(value, Sampler) and not isinstance(value, type):
         return name, lambda plan, budget: draw_from(value, plan)
     raise ValueError(
-        f"method {name!r} is a {type(value).__name__}: expected Draws or a trained model"
+        f"method {name!r} is a {type(value).__name__}: expected Draws, or a sampler with "
+        "sample(n, seed=...)"
     )
 
 
-def by_training(plan: Plan, budget: Spent | None, method: Method) -> Entry:
+def draw_from(sampler: Sampler, plan: Plan) -> Entry:
+    return Entry.of(sampler, sampler.sample(plan.n, seed=plan.seed))
+
+
+def by_training(plan: Plan, budget: Spent | None, method: str) -> Entry:
     """As the preset has it where it comes first; after that, as long as the first one took."""
-    options = dict(plan.training)
-    if options["config"] is not None and options["config"].method != method:
-        options |= {"config": None, "folder": None, "resume": False}
-    options["time_budget"] = time_limit(plan, budget)
-    model = train(plan.target, method, seed=plan.seed, progress=plan.progress, **options)
+    told = plan.training
+    keeps = told.keeps == method
+    own = told.config is not None and told.config.method.kind == method
+    model = train(
+        plan.target, None if own else method, None if own else told.preset,
+        config=told.config if own else None, seed=plan.seed, steps=told.steps,
+        time_budget=time_limit(plan, budget), folder=told.folder if keeps else None,
+        resume=told.resume and keeps, checkpoint_every=told.checkpoint_every,
+        progress=plan.progress,
+    )  # fmt: skip
     return draw_from(model, plan)
-
-
-def draw_from(model: Learned, plan: Plan) -> Entry:
-    draws = model.sample(plan.n, seed=plan.seed)
-    return Entry(draws, Spent(model.seconds, model.num_density_calls), model)
 
 
 def by_leaps(plan: Plan, budget: Spent | None) -> Entry:
     """LEAPS, trained as long as the first method took."""
     model = leaps.train(
-        plan.target, seed=plan.seed, steps=plan.training["steps"],
+        plan.target, seed=plan.seed, steps=plan.training.steps,
         time_budget=time_limit(plan, budget), progress=plan.progress,
     )  # fmt: skip
-    draws = model.sample(plan.n, seed=plan.seed)
-    return Entry(draws, Spent(model.seconds, model.num_density_calls))
+    return draw_from(model, plan)
 
 
 def time_limit(plan: Plan, budget: Spent | None) -> float | None:
     """Of a training: what was asked for, and no more than the first method took."""
-    asked: float | None = plan.training["time_budget"]
+    asked = plan.training.time_budget
     if budget is None or plan.equal != "seconds":
         return asked
     return min(asked or budget.seconds, budget.seconds)
@@ -201,7 +234,7 @@ def by_annealing(plan: Plan, budget: Spent | None) -> Entry:
 
 
 def exactly(plan: Plan, budget: Spent | None) -> Entry:
-    return Entry(exact.draw(plan.target, plan.n, seed=plan.seed))
+    return draw_from(exact.sampler(plan.target), plan)
 
 
 # -- equal cost ----------------------------------------------------------------------------------

@@ -1,50 +1,84 @@
 """What a run is made of, as one TOML file that can be read again.
 
 [target]    the spec of ``tcsis.app.sources``
-[run]       command, seed, device, dtype, threads, n, and which preset
+[run]       command, seed, device, dtype and threads, and what the command has besides
 [train]     the whole ``Config``; in a file written by hand, what differs from the preset
 [mcmc]      kernel, chains and steps
 [compare]   methods, and what is equal between them
+
+Each command has the sections and entries that it reads, and refuses all others.
 """
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import tomlkit
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field
 
-from tcsis.app.methods import LEARNED
+from tcsis.app.methods import LEARNED, Equal
 from tcsis.app.sources import absolute, is_function, make_target
-from tcsis.learn.config import Config, Frozen, Method, Positive, parse
-from tcsis.learn.trainer import choose_preset
+from tcsis.basics.frozen import Frozen, Positive, merge, parse
+from tcsis.learn import presets
+from tcsis.learn.config import Config
+from tcsis.learn.presets import MethodName
 from tcsis.targets.base import Target
 
 Command = Literal["train", "sample", "mcmc", "exact", "compare"]
+Preset = Literal["fast", "paper", "tiny"]
 TRAINED = ("train", "compare")
 Document = dict[str, Any]
-Model = TypeVar("Model", bound=BaseModel)
 
 
-class RunSettings(Frozen):
-    """What every command has; ``method`` to ``checkpoint_every`` are of training, ``calls`` and
-    ``model`` of sampling."""
+# -- [run], by command ----------------------------------------------------------------------------
 
-    command: Command
+
+class Run(Frozen):
+    """What every command has."""
+
+    command: str
     seed: int = 0
     device: str = "cpu"
     dtype: Literal["float32", "float64"] | None = None
     threads: Positive | None = None
+
+
+class DrawingRun(Run):
     n: Positive = 10_000
-    method: Method = "self-normalized"
-    preset: Literal["fast", "paper", "tiny"] = "fast"
-    schedule: Literal["sequential", "parallel"] = "sequential"
+
+
+class TrainingRun(DrawingRun):
+    preset: Preset = "fast"
     time_budget: Annotated[float, Field(gt=0)] | None = None
     checkpoint_every: Annotated[float, Field(ge=0)] = 30.0
+
+
+class TrainRun(TrainingRun):
+    command: Literal["train"] = "train"
+    method: MethodName | None = None
+
+
+class CompareRun(TrainingRun):
+    command: Literal["compare"] = "compare"
+
+
+class SampleRun(DrawingRun):
+    command: Literal["sample"] = "sample"
     calls: Positive | None = None
-    model: str | None = None
+    model: str
+
+
+class ExactRun(DrawingRun):
+    command: Literal["exact"] = "exact"
+
+
+class ChainRun(Run):
+    command: Literal["mcmc"] = "mcmc"
+
+
+# -- the other sections ---------------------------------------------------------------------------
 
 
 class ChainSettings(Frozen):
@@ -56,64 +90,116 @@ class ChainSettings(Frozen):
 
 
 class CompareSettings(Frozen):
-    methods: Annotated[tuple[str, ...], Field(min_length=1)] = ("tcsis", "glauber")
-    equal: Literal["seconds", "densities"] = "seconds"
+    methods: Annotated[tuple[str, ...], Field(min_length=1)] = ("autoregressive", "glauber")
+    equal: Equal = "seconds"
+
+    @property
+    def first_learned(self) -> str | None:
+        """The method that [train] is for."""
+        return next((name for name in self.methods if name in LEARNED), None)
+
+
+# -- a resolved run, by command -------------------------------------------------------------------
 
 
 class Settings(Frozen):
-    """A resolved run."""
+    """The sections of a command."""
 
     target: dict[str, Any]
-    run: RunSettings
-    train: Config | None = None
-    mcmc: ChainSettings | None = None
-    compare: CompareSettings | None = None
-
-    def make_target(self) -> Target:
-        return make_target(self.target, self.run.device)
+    run: Run
 
     def to_toml(self) -> str:
         return tomlkit.dumps(without_none(self.model_dump()))
 
 
-def resolve(document: Document, command: Command) -> Settings:
-    """Settings with every default filled in, or one sentence on what is wrong."""
+class Train(Settings):
+    run: TrainRun
+    train: Config
+
+
+class Compare(Settings):
+    run: CompareRun
+    compare: CompareSettings
+    train: Config | None
+
+
+class Sample(Settings):
+    run: SampleRun
+
+
+class Exact(Settings):
+    run: ExactRun
+
+
+class Mcmc(Settings):
+    run: ChainRun
+    mcmc: ChainSettings
+
+
+KINDS: dict[str, tuple[type[Settings], type[Run]]] = {
+    "train": (Train, TrainRun),
+    "compare": (Compare, CompareRun),
+    "exact": (Exact, ExactRun),
+    "mcmc": (Mcmc, ChainRun),
+}
+
+
+def resolve(document: Document, command: Command) -> tuple[Settings, Target]:
+    """Settings with every default filled in and their target, or one sentence on what is wrong."""
+    kind, of_run = KINDS[command]
+    sections = common_sections(document, command, kind, of_run)
+    run, target = sections["run"], make_target(sections["target"], sections["run"].device)
+    if "mcmc" in kind.model_fields:
+        sections["mcmc"] = parse(ChainSettings, table(document, "mcmc"), "config: mcmc")
+    if "compare" in kind.model_fields:
+        sections["compare"] = parse(CompareSettings, table(document, "compare"), "config: compare")
+    if "train" in kind.model_fields:
+        named = run.method if isinstance(run, TrainRun) else sections["compare"].first_learned
+        sections["train"] = resolve_config(run, named, target, table(document, "train"))
+    return kind(**sections), target
+
+
+def resolve_sample(document: Document) -> Sample:
+    """The same for draws of a model, which brings its own target."""
+    return Sample(**common_sections(document, "sample", Sample, SampleRun))
+
+
+def common_sections(
+    document: Document, command: Command, kind: type[Settings], of_run: type[Run]
+) -> Document:
+    """The sections [target] and [run], and no others than the command has."""
     for section in document:
-        if section not in Settings.model_fields:
-            known = ", ".join(Settings.model_fields)
-            raise ValueError(f"config: unknown section [{section}]: expected {known}")
-    target = absolute(table(document, "target"))
-    if not target.get("name"):
+        if section not in kind.model_fields:
+            known = ", ".join(kind.model_fields)
+            raise ValueError(f"config: unknown section [{section}]: tcsis {command} has {known}")
+    given = table(document, "run")
+    if given.get("command", command) != command:
+        raise ValueError(
+            f"config is one of tcsis {given['command']}: expected one of tcsis {command}; to use "
+            "it, leave out command and what this one does not have"
+        )
+    run = parse(of_run, given | {"command": command}, "config: run")
+    spec = absolute(table(document, "target"))
+    if not spec.get("name"):
         raise ValueError("target is missing: expected a name, such as ising; see tcsis targets")
-    run = validate(RunSettings, table(document, "run") | {"command": command}, "run")
-    if run.dtype is not None and not is_function(target):
-        target |= {"dtype": run.dtype}
-    settings = Settings(target=target, run=run)
-    if command == "mcmc":
-        chains = validate(ChainSettings, table(document, "mcmc"), "mcmc")
-        return settings.model_copy(update={"mcmc": chains})
-    if command == "compare":
-        compared = validate(CompareSettings, table(document, "compare"), "compare")
-        method = next((LEARNED[name] for name in compared.methods if name in LEARNED), run.method)
-        run = run.model_copy(update={"method": method})
-        settings = settings.model_copy(update={"compare": compared, "run": run})
-    if command in TRAINED:
-        config = resolve_config(settings, table(document, "train"))
-        return settings.model_copy(update={"train": config})
-    return settings
+    if run.dtype is not None and not is_function(spec):
+        spec |= {"dtype": run.dtype}
+    return {"target": spec, "run": run}
 
 
-def resolve_config(settings: Settings, given: Document) -> Config:
-    """The preset for the target, with what is given on top of it."""
-    run = settings.run
-    preset = choose_preset(settings.make_target(), run.method, run.preset, run.schedule)
-    base = preset.model_dump()
+def resolve_config(
+    run: TrainingRun, named: str | None, target: Target, given: Document
+) -> Config | None:
+    """The preset for the target, with what is given on top of it; None where nothing is trained."""
+    if named is None and isinstance(run, CompareRun):
+        if given:
+            raise ValueError("config: [train] is there and no learned method: leave it out")
+        return None
+    base = presets.choose(target, named or table(given, "method").get("kind"), run.preset)
+    data = base.model_dump()
     if run.dtype is not None:
-        base["dtype"] = run.dtype
-    for part in ("estimator", "proposal"):
-        if table(given, part).get("name", base[part]["name"]) != base[part]["name"]:
-            base[part]["settings"] = {}  # those of another function
-    return parse(merge(base, given), Config)
+        data["dtype"] = run.dtype
+    return parse(Config, merge(data, given), "config: train")
 
 
 # -- documents -----------------------------------------------------------------------------------
@@ -128,15 +214,6 @@ def read(path: str | Path) -> Document:
         raise ValueError(f"{path} cannot be read ({error.strerror}): expected TOML") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML ({error}): expected tables of values") from None
-
-
-def merge(base: Document, over: Document) -> Document:
-    """``base`` with the entries of ``over`` in their places, table by table."""
-    merged = dict(base)
-    for key, value in over.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = merge(merged[key], value) if both else value
-    return merged
 
 
 def assignment(text: str) -> Document:
@@ -165,15 +242,6 @@ def table(document: Document, name: str) -> Document:
     if not isinstance(value, dict):
         raise ValueError(f"config: {name} is {value!r}: expected a table")
     return value
-
-
-def validate(model: type[Model], data: Document, section: str) -> Model:
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join([section, *(str(part) for part in first["loc"])])
-        raise ValueError(f"config: {where} is wrong: {first['msg']}") from None
 
 
 def without_none(data: Document) -> Document:

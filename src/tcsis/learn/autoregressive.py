@@ -7,9 +7,9 @@ The sites of the last colour class, where the target has one, are drawn from the
 It is what its name says, not the paper's diffusion: autoregressive networks are those of Germain et
 al. (2015) and van den Oord et al. (2016), their use for Boltzmann laws is that of Wu, Wang and
 Zhang (2019), and the variance of log weights as a loss is that of Richter et al. (2020).  From the
-identity come the conditionals of the objective ``CrossEntropy``, which are the posterior of x_k with
-the sites before it known (t = 0) and all others noise (t = 1): a conditional q(x_k | x_<k) is the
-denoiser there, and a draw is the reverse process on a sequential schedule.
+identity come the conditionals of the objective ``CrossEntropy``, posterior draws of x_k where the
+sites before it are known (t = 0) and all others noise (t = 1).  There the denoiser is the
+conditional q(x_k | x_<k), so that a draw is the reverse process on a sequential schedule.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from tcsis.basics.frozen import Frozen, Positive, merge, parse
 from tcsis.learn.autoregressive import Autoregressive
 from tcsis.learn.buffers import AnySource
 from tcsis.learn.descent import first_weights
+from tcsis.learn.method import Method
 from tcsis.learn.self_normalized import SelfNormalized
 from tcsis.learn.unbiased import Unbiased
 from tcsis.targets.base import Target
@@ -47,6 +48,11 @@ class Config(Frozen):
     num_evaluations: Annotated[int, Field(ge=0)] = 5
     num_evaluated: Positive = 2_000
 
+    @property
+    def algorithm(self) -> Method[Any]:
+        """The method as every caller sees it, whichever it is."""
+        return self.method
+
     def changed(self, **changes: Any) -> Config:
         """The same run with some settings changed, tables by entry:
         ``config.changed(num_steps=400, method={"width": 16})``."""
@@ -55,5 +61,5 @@ class Config(Frozen):
     def new_model(self, target: Target, seed: int) -> nn.Module:
         """The model with its first weights, which depend on the seed alone."""
         with first_weights(seed):
-            model: nn.Module = self.method.model(target)
+            model: nn.Module = self.algorithm.model(target)
         return model.to(target.device, DTYPES[self.dtype])

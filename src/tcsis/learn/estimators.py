@@ -2,9 +2,9 @@
 
     x_t, t, x_0, generator -> estimate, x_0
 
-All rest on the identity (``tcsis.identity``).  A ``DenoiserEstimator`` gives log P̂(x_0^i = v | x_t)
-or the log-score that belongs to it; an ``UnbiasedEstimator`` log p̂_t(x_t), or log p̂(x_t, x_0^i = u),
-from which both heads of the unbiased model are trained.
+All rest on the identity (``tcsis.identity``).  A ``DenoiserEstimator`` gives
+log P̂(x_0^i = v | x_t) or the log-score that belongs to it; an ``UnbiasedEstimator`` log p̂_t(x_t),
+or log p̂(x_t, x_0^i = u), from which both heads of the unbiased model are trained.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Learned:
     @cached_property
     def sampler(self) -> ModelSampler:
         """Draws of this model, and the reverse process that they go by."""
-        return self.config.method.sampler(self.module, self.target)
+        return self.config.algorithm.sampler(self.module, self.target)
 
     def sample(
         self,

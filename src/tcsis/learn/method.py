@@ -35,8 +35,11 @@ ScorePairs = tuple[Tensor, Tensor]
 class ModelSampler(Protocol):
     """Draws of a trained model, and the reverse process that they go by."""
 
-    target: Target
-    noise: UniformNoise
+    @property
+    def target(self) -> Target: ...
+
+    @property
+    def noise(self) -> UniformNoise: ...
 
     @property
     def denoiser(self) -> Denoiser:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Literal
 
 from tcsis.learn.autoregressive import Autoregressive
-from tcsis.learn.buffers import Chains, ModelAndNoise, PopulationAnnealing, Source, Uniform
+from tcsis.learn.buffers import AnySource, Chains, ModelAndNoise, PopulationAnnealing, Uniform
 from tcsis.learn.config import Config, Optimisation
 from tcsis.learn.estimators import JointColoured, JointGuided, LogMarginal, Naive, Warm
-from tcsis.learn.networks import Convolutions, GraphTransformer, Transformer, Trunk
+from tcsis.learn.networks import AnyTrunk, Convolutions, GraphTransformer, Transformer
 from tcsis.learn.preconditioning import CrowdTerm
 from tcsis.learn.sampling import EulerStep, SecondOrderStep
 from tcsis.learn.self_normalized import ScoreEntropy, SelfNormalized
@@ -171,7 +171,7 @@ def paper_unbiased(target: Target) -> Config:
 
 
 def paper_run(
-    method: SelfNormalized | Unbiased, buffer: Source, learning_rate: float, num_steps: int
+    method: SelfNormalized | Unbiased, buffer: AnySource, learning_rate: float, num_steps: int
 ) -> Config:
     return Config(
         method=method,
@@ -197,7 +197,7 @@ def annealed_population(target: Target) -> PopulationAnnealing:
     return PopulationAnnealing(size=2_048, every=8, num_moved=256)
 
 
-def site_network(target: Target, width: int) -> Trunk:
+def site_network(target: Target, width: int) -> AnyTrunk:
     """A network for any times that fits the target's sites."""
     if target.lattice is not None and len(target.lattice.shape) <= 3:
         return Convolutions(width=width, depth=4)

@@ -1,4 +1,4 @@
-"""Draws of a learned diffusion: the reverse process with its denoiser, in as many calls as asked."""
+"""Draws of a learned diffusion: the reverse process with its denoiser, in any number of calls."""
 
 from __future__ import annotations
 

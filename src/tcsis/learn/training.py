@@ -39,7 +39,7 @@ class Run:
         self.model = config.new_model(target, seed)
         self.average = deepcopy(self.model, {id(target): target}).eval().requires_grad_(False)
         self.buffer = Buffer(config.buffer, target)
-        self.loss = config.method.loss(self.model, target, self.buffer)
+        self.loss = config.algorithm.loss(self.model, target, self.buffer)
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), weight_decay=config.optimisation.weight_decay
         )
@@ -71,7 +71,7 @@ class Run:
 
     def begin(self) -> None:
         self.buffer.start(self.generator)
-        self.config.method.prepare(self.model, self.target, self.buffer, self.generator)
+        self.config.algorithm.prepare(self.model, self.target, self.buffer, self.generator)
         self.average.load_state_dict(self.model.state_dict())
 
     def make_step(self) -> Tensor:

@@ -22,10 +22,12 @@ from tcsis.mcmc.runner import (
     sample,
     start_chains,
 )
+from tcsis.mcmc.sampler import ChainSampler
 from tcsis.mcmc.tempering import ParallelTempering
 
 __all__ = [
     "KERNELS",
+    "ChainSampler",
     "Chains",
     "Diagnosis",
     "DiscreteMALA",

@@ -93,9 +93,10 @@ def train(
     folder: FolderOptions,
     gates: GateOptions,
     printing: PrintOptions,
-    method: Annotated[str | None, Option(help="self-normalized or unbiased")] = None,
+    method: Annotated[
+        str | None, Option(help="autoregressive, self-normalized or unbiased (autoregressive)")
+    ] = None,
     preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
-    schedule: Annotated[str | None, Option(help="sequential or parallel")] = None,
     steps: Annotated[int | None, Option(help="training steps")] = None,
     time_budget: Annotated[float | None, Option(help="most seconds of training")] = None,
 ) -> int:
@@ -103,11 +104,9 @@ def train(
     from tcsis.app.cli import running
 
     over = {
-        "run": {
-            "method": method, "preset": preset, "schedule": schedule, "time_budget": time_budget,
-        },
+        "run": {"method": method, "preset": preset, "time_budget": time_budget},
         "train": {"num_steps": steps},
-    }  # fmt: skip
+    }
     return running.run("train", target, run, folder, gates, printing, over)
 
 
@@ -164,7 +163,6 @@ def compare(
     ] = None,
     equal: Annotated[str | None, Option(help="equal in seconds or densities (seconds)")] = None,
     preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
-    schedule: Annotated[str | None, Option(help="sequential or parallel")] = None,
     steps: Annotated[int | None, Option(help="training steps")] = None,
     time_budget: Annotated[float | None, Option(help="most seconds of training")] = None,
 ) -> int:
@@ -173,7 +171,7 @@ def compare(
 
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     over = {
-        "run": {"preset": preset, "schedule": schedule, "time_budget": time_budget},
+        "run": {"preset": preset, "time_budget": time_budget},
         "train": {"num_steps": steps},
         "compare": {"methods": names, "equal": equal},
     }

@@ -28,8 +28,10 @@ from tcsis.app.results import Result
 from tcsis.app.sources import make_target
 from tcsis.app.storage import read_draws
 from tcsis.app.summaries import compare_results
+from tcsis.basics.frozen import merge
 from tcsis.judging.evaluation import evaluate as evaluate_draws
 from tcsis.learn import checkpoint
+from tcsis.learn.learned import load
 from tcsis.learn.trainer import CHECKPOINT
 from tcsis.targets.base import Target
 from tcsis.targets.spec import KINDS
@@ -81,13 +83,11 @@ def exact(
     if folder.out is not None:
         return running.run("exact", target, run, folder, GateOptions(), printing, {})
     printer = Printer(printing)
-    document = running.read_base(run, folder)
-    document = settings.merge(document, {"target": running.target_table(target)})
-    for text in run.set or ():
-        document = settings.merge(document, settings.assignment(text))
-    chosen = settings.resolve(document, "exact")
-    experiment.set_threads(run.threads)
-    truth = exact_answers.solve(chosen.make_target())
+    over = {"target": running.target_table(target), "run": running.run_table(run)}
+    document = merge(running.read_base(run, folder), over)
+    chosen, made = settings.resolve(running.with_assignments(document, run), "exact")
+    experiment.set_threads(chosen.run.threads)
+    truth = exact_answers.solve(made)
     data = describe_exact(truth)
     printer.show(as_pairs(f"{truth.target}, exact by {truth.method}", data))
     printer.data({"target": chosen.target, **data})
@@ -143,7 +143,7 @@ def load_target(folder: Path) -> Target:
     document = runs.read_config(folder)
     trained = Path(document["run"].get("model", folder))
     if "file" in document["target"] and checkpoint.exists(trained / CHECKPOINT):
-        return experiment.load_model(trained, document["target"], "cpu").target
+        return load(trained / CHECKPOINT).target
     return make_target(document["target"])
 
 

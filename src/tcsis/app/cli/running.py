@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,16 @@ from tcsis.app.cli.options import (
     TargetOptions,
 )
 from tcsis.app.cli.printing import Printer, as_data, print_result
+from tcsis.app.experiment import Job
 from tcsis.app.methods import name_methods
-from tcsis.app.settings import Command, Document, Settings, merge
+from tcsis.app.settings import Command, Document, Settings
+from tcsis.basics.frozen import merge
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT
 from tcsis.mcmc.runner import find_kernel
 
 RUNS = Path("runs")
-CHOOSING = ("method", "preset", "schedule")
+CHOOSING = ("method", "preset")
 
 
 def run(
@@ -49,14 +52,11 @@ def run(
     named = over.get("target", {}).get("name")
     if named is not None and named != base.get("target", {}).get("name"):
         base.pop("target", None)
-    document = merge(base, over)
-    for text in run.set or ():
-        document = merge(document, settings.assignment(text))
-    chosen = settings.resolve(document, command)
+    chosen, made = settings.resolve(with_assignments(merge(base, over), run), command)
     check_names(chosen)
-    check_target(gates, chosen.make_target())  # before a folder is made
+    check_target(gates, made)  # before a folder is made
     place = make_folder(chosen, folder)
-    return perform(chosen, place, folder.resume, gates, printer)
+    return perform(Job(chosen, made, folder=place, resume=folder.resume), gates, printer)
 
 
 def sample(
@@ -75,33 +75,28 @@ def sample(
     target = runs.read_config(trained)["target"]
     own = run_table(run) | {"calls": calls, "model": str(trained.absolute())}
     document = merge(read_base(run, folder), without_nothing({"target": target, "run": own}))
-    for text in run.set or ():
-        document = merge(document, settings.assignment(text))
-    chosen = settings.resolve(document, "sample")
+    chosen = settings.resolve_sample(with_assignments(document, run))
     loaded = experiment.load_model(trained, chosen.target, chosen.run.device)
     check_target(gates, loaded.target)  # before a folder is made
-    return perform(chosen, make_folder(chosen, folder), False, gates, printer)
+    place = make_folder(chosen, folder)
+    return perform(Job(chosen, loaded.target, loaded, place), gates, printer)
 
 
-def perform(
-    chosen: Settings, folder: Path | None, resume: bool, gates: GateOptions, printer: Printer
-) -> int:
-    commands = [] if folder is None else repeat_commands(chosen, folder)
+def perform(job: Job, gates: GateOptions, printer: Printer) -> int:
+    commands = [] if job.folder is None else repeat_commands(job.settings, job.folder)
+    job = replace(job, progress=printer.lively, commands=commands)
     try:
-        comparison = experiment.run(
-            chosen, folder=folder, resume=resume, progress=printer.lively, commands=commands,
-        )  # fmt: skip
+        result = experiment.run(job).result
     except KeyboardInterrupt:
-        raise RunInterruptedError(how_to_go_on(chosen, folder)) from None
+        raise RunInterruptedError(how_to_go_on(job.settings, job.folder)) from None
     except ValueError:
-        if folder is not None and not resume:
-            runs.discard(folder)
+        if job.folder is not None and not job.resume:
+            runs.discard(job.folder)
         raise
-    result = comparison.result
-    print_result(printer, result, folder)
+    print_result(printer, result, job.folder)
     missed = failures(result.methods[0], gates)
     code = GATE if missed else FINE
-    where = None if folder is None else str(folder)
+    where = None if job.folder is None else str(job.folder)
     printer.data({"folder": where, **as_data(result), "missed": missed, "exit_code": code})
     for sentence in missed:
         print(f"error: {sentence}", file=sys.stderr)
@@ -120,6 +115,12 @@ def read_base(run: RunOptions, folder: FolderOptions) -> Document:
             raise ValueError("config and resume exclude each other: a run goes on with its own")
         return runs.read_config(Path(folder.out))
     return {} if run.config is None else settings.read(run.config)
+
+
+def with_assignments(document: Document, run: RunOptions) -> Document:
+    for text in run.set or ():
+        document = merge(document, settings.assignment(text))
+    return document
 
 
 def target_table(options: TargetOptions) -> Document:
@@ -156,9 +157,9 @@ def without_nothing(document: Document) -> Document:
 
 def check_names(chosen: Settings) -> None:
     """Refuse unknown methods and kernels before anything is run."""
-    if chosen.compare is not None:
+    if isinstance(chosen, settings.Compare):
         name_methods(chosen.compare.methods)
-    if chosen.mcmc is not None:
+    if isinstance(chosen, settings.Mcmc):
         find_kernel(chosen.mcmc.kernel)
 
 
@@ -183,8 +184,8 @@ def repeat_commands(chosen: Settings, folder: Path) -> list[str]:
     commands: list[list[Any]] = [
         ["tcsis", chosen.run.command, "--config", config, "--out", f"{folder}-again"]
     ]
-    if chosen.run.command == "sample":
-        commands[0].insert(2, str(chosen.run.model))
+    if isinstance(chosen, settings.Sample):
+        commands[0].insert(2, chosen.run.model)
     if chosen.run.command in settings.TRAINED:
         commands.append(["tcsis", "sample", str(folder), "--seed", str(chosen.run.seed + 1)])
     commands.append(["tcsis", "evaluate", str(folder)])

@@ -94,12 +94,17 @@ CAPTIONS = {
 }
 
 METHODS_TEXT = """\
-- TCSIS, self-normalised: what `tcsis.train` does by default, the sequential schedule.
-- TCSIS, self-normalised, paper's estimator: the paper's process, all sites at one time, with
-  estimates from N draws a state as in its Table 1 (shared by all ratios, as in its Appendix A.2),
-  its proposal, score entropy and Euler steps; a light network, a rate of 2e-3 with warm-up and
-  decay, and at side 10 batches of 16, for there are minutes and not days.
-- TCSIS, unbiased: the same network as the first, trained on the marginal with log Z beside it.
+- TCSIS, self-normalized: the paper's process, all sites at one time and its number of calls, with
+  this library's estimate (posterior sweeps from an annealed population), path objective, light
+  network and second-order steps.
+- TCSIS, self-normalized, paper's estimator: the same process with estimates from N draws a state
+  as in its Table 1 (shared by all ratios, as in its Appendix A.2), its proposal, score entropy and
+  Euler steps; a light network, a rate of 2e-3 with warm-up and decay, and at side 10 batches of 16,
+  for there are minutes and not days.
+- TCSIS, unbiased: the marginal on the same process, by Itakura–Saito on joint estimates, with
+  scores from its second head.
+- autoregressive: what `tcsis.train` does by default. Sites one by one with a causal network, one
+  call a site, the last colour class from the target; not a diffusion, and not the paper's.
 - LEAPS: draws as they come; corrected: estimates by its continuous-time weights. Beyond its paper,
   the rates start from a skip term made of the target's own conditionals, walkers are swept by Gibbs
   moves, and the weights go by the trapezoidal rule; each was measured to help.

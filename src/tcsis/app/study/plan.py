@@ -93,9 +93,10 @@ class Plan:
 
 
 METHODS = (
-    Method("tcsis", "TCSIS, self-normalised", quick_steps=200),
-    Method("paper", "TCSIS, self-normalised, paper's estimator", quick_steps=40),
-    Method("unbiased", "TCSIS, unbiased", quick_steps=200),
+    Method("self-normalized", "TCSIS, self-normalized", quick_steps=40),
+    Method("paper", "TCSIS, self-normalized, paper's estimator", quick_steps=40),
+    Method("unbiased", "TCSIS, unbiased", quick_steps=20),
+    Method("autoregressive", "autoregressive", quick_steps=200),
     Method("leaps", "LEAPS", quick_steps=100),
     Method("gwg", "GWG"),
     Method("glauber", "Glauber"),
@@ -114,7 +115,8 @@ QUICK = Plan(
 # -- what it is going to take -------------------------------------------------------------------
 
 DRAWING = {
-    "tcsis": (0.5, 1.0), "paper": (15.0, 180.0), "unbiased": (0.5, 1.0), "leaps": (8.0, 175.0),
+    "self-normalized": (15.0, 180.0), "paper": (15.0, 180.0), "unbiased": (15.0, 240.0),
+    "autoregressive": (0.5, 1.0), "leaps": (8.0, 175.0),
     "gwg": (1.0, 16.0), "glauber": (1.0, 2.0), "exact": (0.1, 0.5),
 }  # fmt: skip
 """Seconds that 10,000 draws take on one slow core, at side 4 and at side 10."""

@@ -28,9 +28,10 @@ LEGEND = 0.85
 FLOOR_SHARE = math.sqrt(2 / math.pi)
 """The mean of |error| in units of its standard deviation."""
 LOOKS: dict[str, dict[str, Any]] = {
-    "TCSIS, self-normalised": {"color": "#2a6fbb", "marker": "o"},
-    "TCSIS, self-normalised, paper's estimator": {"color": "#128267", "marker": "D"},
+    "TCSIS, self-normalized": {"color": "#2a6fbb", "marker": "o"},
+    "TCSIS, self-normalized, paper's estimator": {"color": "#128267", "marker": "D"},
     "TCSIS, unbiased": {"color": "#a04c92", "marker": "^"},
+    "autoregressive": {"color": "#5b8c1f", "marker": "s"},
     "LEAPS": {"color": "#c9570a", "marker": "P"},
     "LEAPS, corrected": {"color": "#e39b00", "marker": "p"},
     "GWG": {"color": "#8a929c", "marker": "X"},

@@ -13,7 +13,7 @@ from tcsis import exact, mcmc
 from tcsis.app.study.plan import Setting, Task
 from tcsis.draws import Draws
 from tcsis.learn import presets
-from tcsis.learn.config import Config, Part
+from tcsis.learn.config import Config
 from tcsis.learn.trainer import train
 from tcsis.peers import leaps
 from tcsis.targets.base import Target
@@ -68,36 +68,50 @@ def by_training(task: Task, target: Target) -> Outcome:
     return Outcome(draws, model.seconds, model.num_density_calls)
 
 
-def sequential(target: Target, setting: Setting) -> Config:
+def autoregressive(target: Target, setting: Setting) -> Config:
     """What ``tcsis.train`` does by default."""
-    return unobserved(presets.fast(target))
+    return presets.fast(target).changed(**UNOBSERVED)
+
+
+def self_normalized(target: Target, setting: Setting) -> Config:
+    return on_the_papers_process(target, setting, "self-normalized")
 
 
 def unbiased(target: Target, setting: Setting) -> Config:
-    return unobserved(presets.fast(target, "unbiased"))
+    return on_the_papers_process(target, setting, "unbiased")
+
+
+def on_the_papers_process(target: Target, setting: Setting, method: str) -> Config:
+    """All sites at one time, in the paper's number of calls, with this library's estimates."""
+    calls = {"num_calls": setting.num_calls}
+    return presets.fast(target, method).changed(method=calls, **UNOBSERVED)
 
 
 def as_in_the_paper(target: Target, setting: Setting) -> Config:
     """The paper's process, objective, proposal and Euler steps, with a network and a rate that
     minutes are enough for.  The estimator has the form of its Appendix A.2, in which all ratios of
     a state share N draws: with N draws for each ratio, a step at side 10 would take minutes."""
-    light = presets.fast(target, schedule="parallel")
-    optimisation = light.optimisation.model_copy(update={"batch_size": PAPER_BATCH[setting.side]})
-    paper = presets.paper(target)
-    return unobserved(
-        paper, network=light.network, optimisation=optimisation,
-        estimator=Part(name="shared", settings=paper.estimator.settings),
-        num_calls=setting.num_calls, num_steps=MANY_STEPS,
-    )  # fmt: skip
+    light = presets.fast(target, "self-normalized").model_dump()
+    paper = presets.paper(target).model_dump()
+    num_samples = paper["method"]["estimator"]["num_samples"]
+    return presets.paper(target).changed(
+        method={
+            "network": light["method"]["network"],
+            "estimator": {"kind": "shared", "num_samples": num_samples},
+            "num_calls": setting.num_calls,
+        },
+        optimisation=light["optimisation"] | {"batch_size": PAPER_BATCH[setting.side]},
+        num_steps=MANY_STEPS,
+        **UNOBSERVED,
+    )
 
 
-def unobserved(config: Config, **update: Any) -> Config:
-    """Without evaluations on the way, whose time would be taken from training."""
-    return config.model_copy(update={"num_evaluations": 0, **update})
-
+UNOBSERVED = {"num_evaluations": 0}
+"""No evaluations on the way, whose time would be taken from training."""
 
 CONFIGS: dict[str, Callable[[Target, Setting], Config]] = {
-    "tcsis": sequential, "paper": as_in_the_paper, "unbiased": unbiased,
+    "autoregressive": autoregressive, "self-normalized": self_normalized, "unbiased": unbiased,
+    "paper": as_in_the_paper,
 }  # fmt: skip
 
 
@@ -110,7 +124,7 @@ def by_leaps(task: Task, target: Target) -> Outcome:
         time_budget=task.training_seconds, progress=False,
     )  # fmt: skip
     draws = model.sample(
-        task.num_draws, steps=task.setting.num_calls, seed=DRAWING_SEED + task.seed
+        task.num_draws, calls=task.setting.num_calls, seed=DRAWING_SEED + task.seed
     )
     return Outcome(draws, model.seconds, model.num_density_calls)
 

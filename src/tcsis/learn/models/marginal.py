@@ -3,8 +3,8 @@
     log p_θ(x, t) = NN(x, t) + c_0(ᾱ) + Σ_n c_n(ᾱ)·skip_n(x, t)
 
 There is one skip term, the paper's log p̄(x), or there are two: one that is right near t = 0 and a
-crowd that is right near t = 1 (``tcsis.learn.models.skips``).  Training starts with the coefficients that
-fit best, and as t → 0 the first is left alone.
+crowd that is right near t = 1 (``tcsis.learn.models.skips``).  Training starts with the
+coefficients that fit best, and as t → 0 the first is left alone.
 
 A score takes the density of every neighbour: ``assembled`` evaluates all d·(V-1) of them,
 ``taylor`` takes them from one gradient of the network and from the ratios of the skip terms, and

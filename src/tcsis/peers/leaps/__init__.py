@@ -78,15 +78,15 @@ class Leaps:
         self,
         n: int,
         *,
-        steps: int | None = None,
         seed: int = 0,
+        calls: int | None = None,
         generator: torch.Generator | None = None,
         batch_size: int = 2_000,
         stir: float = 0.0,
         resample_below: float = 0.0,
         weigh: Weigh = continuous_weights,
     ) -> Draws:
-        """n draws with their weights, by ``steps`` steps of time.
+        """n draws with their weights, by ``calls`` steps of time.
 
         ``weigh`` is ``continuous_weights``, as in the paper, which hold for many steps; or
         ``discrete_weights``, which hold for any number if ``stir``, the rate at which sites draw
@@ -95,7 +95,7 @@ class Leaps:
         independent.
         """
         check_counts(n=n, batch_size=batch_size)
-        steps = self.num_calls if steps is None else check_integer("steps", steps)
+        calls = self.num_calls if calls is None else check_integer("calls", calls)
         if not 0 <= resample_below <= 1:
             raise ValueError(f"resample_below is {resample_below}: expected a share from 0 to 1")
         if not 0 <= stir < math.inf:
@@ -105,7 +105,7 @@ class Leaps:
         with counting(self.target) as cost:
             parts = [
                 sample(
-                    self.module.rates, self.target, min(batch_size, n - first), steps,
+                    self.module.rates, self.target, min(batch_size, n - first), calls,
                     generator=generator, stir=stir, resample_below=resample_below, weigh=weigh,
                 )
                 for first in range(0, n, batch_size)
@@ -113,7 +113,7 @@ class Leaps:
         x, log_weight = (torch.cat(part) for part in zip(*parts, strict=True))
         return Draws(
             x.to(torch.uint8), log_weight, time.perf_counter() - began, cost.densities,
-            num_network_calls=n * (steps + 1),
+            num_network_calls=n * (calls + 1),
         )  # fmt: skip
 
     @property
