@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tcsis import Draws, exact, mcmc
+from tcsis import Draws, exact, mcmc, targets
 from tcsis.targets import Ising, Potts
 
 
@@ -71,3 +71,9 @@ def test_independent_draws_of_a_dominant_state_are_not_stuck() -> None:
     target = Ising(2, 0.5)
     draws = exact.draw(target, 2_000, seed=3).x.reshape(400, 5, 4)
     assert mcmc.diagnose(Draws(draws), target).verdict != "stuck"
+
+
+def test_chains_that_stand_on_forbidden_states_are_stuck() -> None:
+    target = targets.from_callable(lambda x: torch.where(x.sum(-1) > 0, 0.0, -torch.inf), 3, 2)
+    diagnosis = mcmc.diagnose(Draws(torch.zeros(4, 10, 3, dtype=torch.uint8)), target)
+    assert diagnosis.verdict == "stuck"

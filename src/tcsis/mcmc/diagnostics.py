@@ -107,7 +107,7 @@ def conclude(draws: Draws, target: Target, observables: tuple[Observable, ...]) 
 
 def observe(name: str, values: np.ndarray) -> Observable:
     """The diagnostics of one series (chain, draw)."""
-    if np.ptp(values) == 0:  # the same number everywhere says nothing for or against mixing
+    if (values == values.flat[0]).all():  # which says nothing for or against mixing
         return Observable(name, 1.0, float(values.size), float(values.size))
     axes = {"chain_axis": 0, "draw_axis": 1}
     with np.errstate(invalid="ignore", divide="ignore"):
