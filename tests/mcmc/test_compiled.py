@@ -399,11 +399,11 @@ def test_flip_probabilities() -> None:
 def test_table_and_odds_walk_the_same_way() -> None:
     """Both forms turn the same uniform into the same flip, so their chains coincide."""
     for target in (Ising((5, 4), 0.5, boundary="open"), SpinGlass(6, 0.7), FORMS["table-path"]):
-        model, ones = PairwiseArrays.of(target), np.full((1, 200), 1 / np.log(2), dtype=np.float32)
+        model = PairwiseArrays.of(target)
         for rule in moves.RULES:
             x, y = (uniform_states(target, 200) for _ in range(2))
-            odds = (rule == "gibbs", ones, odds_model(model))
-            moves.run(moves.SWEEPS["odds"], y, make_streams(0, 200), 10, 36, *odds)
+            odds = odds_model(model, rule == "gibbs", np.ones(200))
+            moves.run(moves.SWEEPS["odds"], y, make_streams(0, 200), 10, 36, odds)
             sweep(model, x, make_streams(0, 200), 10, rule)
             assert np.array_equal(x, y)
 

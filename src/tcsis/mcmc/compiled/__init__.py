@@ -1,8 +1,6 @@
 """Pairwise targets on the CPU, compiled: many chains at once, each with its own random stream.
 
-numba keeps machine code beside the sources, and makes it anew when the file of a function changes,
-but not when a file it imports does: after a change to ``lanes`` or ``random``, delete ``*.nb?`` in
-``__pycache__``.
+Machine code is kept beside the sources and made anew when any of them changes (``cache``).
 """
 
 from tcsis.mcmc.compiled.arrays import PairwiseArrays

@@ -17,9 +17,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tcsis.mcmc.compiled.arrays import Bytes, Counts, Doubles, Ints, PairwiseArrays, Words
+from tcsis.mcmc.compiled.cache import jit
 from tcsis.mcmc.compiled.random import UNIT, advance, load_stream, pick, store_stream, thresholds
 
 TAKEN = np.uint8(255)
@@ -57,7 +57,7 @@ def cluster_model(model: PairwiseArrays, scale: Doubles) -> ClusterModel:
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def wolff_moves(
     first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_moves: int, model: Any
 ) -> None:
@@ -88,7 +88,7 @@ def wolff_moves(
         store_stream(state, streams, chain)
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def swendsen_wang_moves(
     first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_moves: int, model: Any
 ) -> None:
@@ -119,7 +119,7 @@ def swendsen_wang_moves(
         store_stream(state, streams, chain)
 
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def _grow_cluster(chain: int, x: Bytes, state: Any, seed: int, queue: Ints, model: Any) -> Any:
     """The sites bound to ``seed``, in queue[:size], with TAKEN in their place in x.
 
@@ -142,7 +142,7 @@ def _grow_cluster(chain: int, x: Bytes, state: Any, seed: int, queue: Ints, mode
     return size, state
 
 
-@njit(cache=True)
+@jit()
 def _draw_value(logits: Doubles, u: Any) -> int:
     """A value with probability ∝ exp(logits)."""
     peak, total = logits.max(), 0.0

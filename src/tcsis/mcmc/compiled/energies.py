@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy import uint8
 
 from tcsis.mcmc.compiled.arrays import Bytes, Doubles, Ints, PairwiseArrays
+from tcsis.mcmc.compiled.cache import jit
 from tcsis.mcmc.compiled.lanes import WIDTH, load_sites, store_columns
 
 
@@ -32,7 +32,7 @@ def energy_model(model: PairwiseArrays) -> EnergyModel:
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def sum_energies(first: int, stop: int, x: Bytes, energies: Doubles, model: Any) -> None:
     """log p̄ of chains first..stop-1 of x (chains, d) into energies (1, chains)."""
     for block in range(first, stop, WIDTH):
@@ -46,7 +46,7 @@ def sum_energies(first: int, stop: int, x: Bytes, energies: Doubles, model: Any)
         store_columns(total, block, energies)
 
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def _add_fields(lanes: Bytes, site: int, model: Any, total: Doubles) -> None:
     for value in range(1, model.fields.shape[1]):
         field = model.fields[site, value]
@@ -55,7 +55,7 @@ def _add_fields(lanes: Bytes, site: int, model: Any, total: Doubles) -> None:
                 total[0, lane] += field if lanes[site, lane] == uint8(value) else 0.0
 
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def _add_bond(lanes: Bytes, site: int, entry: int, model: Any, total: Doubles) -> None:
     other = model.neighbours[entry]
     if len(model.tables):

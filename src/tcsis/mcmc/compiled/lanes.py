@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy import float32, int32
 
-from tcsis.mcmc.compiled.arrays import Bytes, Words
+from tcsis.mcmc.compiled.arrays import Bytes, Singles, Words
+from tcsis.mcmc.compiled.cache import jit
 from tcsis.mcmc.compiled.random import advance, load_stream, store_stream
 
 WIDTH = 128
@@ -42,7 +42,16 @@ C1, C2, C3 = float32(6.93147182e-1), float32(2.40226477e-1), float32(5.55033237e
 C4, C5, C6 = float32(9.61842295e-3), float32(1.33989053e-3), float32(1.53574962e-4)
 
 
-@njit(cache=True)
+def in_blocks(values: Singles) -> Singles:
+    """values (chains, ...) as (blocks, ..., WIDTH), with zeros for the idle lanes."""
+    num_blocks = -(-len(values) // WIDTH)
+    padded = np.zeros((num_blocks * WIDTH, *values.shape[1:]), values.dtype)
+    padded[: len(values)] = values
+    blocks = padded.reshape(num_blocks, WIDTH, *values.shape[1:])
+    return np.ascontiguousarray(np.moveaxis(blocks, 1, -1))
+
+
+@jit()
 def load_sites(x: Bytes, first: int) -> Any:
     """Chains first, first + 1, ... of x (chains, d) as lanes (d, WIDTH)."""
     d = x.shape[1]
@@ -54,7 +63,7 @@ def load_sites(x: Bytes, first: int) -> Any:
     return lanes
 
 
-@njit(cache=True)
+@jit()
 def store_sites(lanes: Bytes, first: int, x: Bytes) -> None:
     """The inverse of ``load_sites``."""
     d = x.shape[1]
@@ -64,7 +73,7 @@ def store_sites(lanes: Bytes, first: int, x: Bytes) -> None:
                 x[first + lane, site] = lanes[site, lane]
 
 
-@njit(cache=True)
+@jit()
 def load_columns(values: Any, first: int) -> Any:
     """Columns first, first + 1, ... of values (n, chains) as lanes (n, WIDTH)."""
     lanes = np.zeros((values.shape[0], WIDTH), values.dtype)
@@ -74,7 +83,7 @@ def load_columns(values: Any, first: int) -> Any:
     return lanes
 
 
-@njit(cache=True)
+@jit()
 def store_columns(lanes: Any, first: int, values: Any) -> None:
     """The inverse of ``load_columns``."""
     for row in range(values.shape[0]):
@@ -82,7 +91,7 @@ def store_columns(lanes: Any, first: int, values: Any) -> None:
             values[row, first + lane] = lanes[row, lane]
 
 
-@njit(cache=True)
+@jit()
 def fill_uniforms(states: Words, u: Words) -> None:
     """The next CHUNK uniforms of every lane: states (4, WIDTH), u (CHUNK, WIDTH)."""
     for lane in range(WIDTH):
@@ -92,7 +101,7 @@ def fill_uniforms(states: Words, u: Words) -> None:
         store_stream(state, states, lane)
 
 
-@njit(cache=True)
+@jit()
 def flush(recent: Bytes, counts: Any) -> None:
     """Move the one-byte counters recent (WIDTH,) to counts (1, WIDTH)."""
     for lane in range(WIDTH):
@@ -100,13 +109,13 @@ def flush(recent: Bytes, counts: Any) -> None:
         recent[lane] = 0
 
 
-@njit(cache=True)
+@jit()
 def to_unit(u: Any) -> Any:
     """A uniform as a float32 in (0, 1]; not zero, so that what has probability zero never is."""
     return (float32(int32(u)) + HALF) * UNIT_INVERSE
 
 
-@njit(cache=True)
+@jit()
 def exp2(y: Any) -> Any:
     """2^y for a float32 y ≤ 0 to a relative error of 1e-7, without a call or a branch.
 

@@ -6,7 +6,6 @@ is a number or one for each chain, (chains,), not negative: chain c moves in p̄
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -42,8 +41,8 @@ def sweep(
     A Metropolis sweep flips every spin that is free to flip.  Without fields that can be a cycle
     it never leaves (the stripes of a small torus, and any state at scale zero): prefer Gibbs.
     """
-    form, args = choose_form(model, rule, check(model, x, streams, scale))
-    return run(SWEEPS[form], x, streams, num_sweeps, x.shape[1], *args)[0]
+    form, arrays = choose_form(model, rule, check(model, x, streams, scale))
+    return run(SWEEPS[form], x, streams, num_sweeps, x.shape[1], arrays)[0]
 
 
 def step(
@@ -55,8 +54,8 @@ def step(
     scale: ArrayLike = 1.0,
 ) -> Counts:
     """Update one random site a step, every chain its own; the number of changes, (chains,)."""
-    form, args = choose_form(model, rule, check(model, x, streams, scale))
-    return run(STEPS[form], x, streams, num_steps, 1, *args)[0]
+    form, arrays = choose_form(model, rule, check(model, x, streams, scale))
+    return run(STEPS[form], x, streams, num_steps, 1, arrays)[0]
 
 
 def wolff(
@@ -83,27 +82,26 @@ def energies(model: PairwiseArrays, x: Bytes) -> Doubles:
     return total[0]
 
 
-def choose_form(model: PairwiseArrays, rule: str, scale: Doubles) -> tuple[str, tuple[Any, ...]]:
-    """The fastest of the three forms of single-site updates, and what it needs to know."""
+def choose_form(model: PairwiseArrays, rule: str, scale: Doubles) -> tuple[str, Any]:
+    """The fastest of the three forms of single-site updates, and its model."""
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}: expected one of {', '.join(RULES)}")
     gibbs = rule == "gibbs"
     if model.num_values == 2 and (scale == scale[0]).all():
         table = table_model(model, gibbs, scale[0])
         if table is not None:
-            return "table", (table,)
-    scale_2 = (scale / math.log(2)).astype(np.float32)[None, :]
+            return "table", table
     if model.num_values == 2:
-        return "odds", (gibbs, scale_2, odds_model(model))
-    return "values", (gibbs, scale_2, value_model(model))
+        return "odds", odds_model(model, gibbs, scale)
+    return "values", value_model(model, gibbs, scale)
 
 
-def run(kernel: Kernel, x: Bytes, streams: Words, num_moves: int, work: int, *args: Any) -> Counts:
+def run(kernel: Kernel, x: Bytes, streams: Words, num_moves: int, work: int, model: Any) -> Counts:
     """What ``kernel`` counts, (2, chains); ``work`` is the single-site updates of one move."""
     if num_moves < 0:
         raise ValueError(f"number of moves is {num_moves}: expected 0 or more")
     counts = np.zeros((2, len(x)), dtype=np.int64)
-    share_out(kernel, len(x), num_moves * work, WIDTH, x, streams, counts, num_moves, *args)
+    share_out(kernel, len(x), num_moves * work, WIDTH, x, streams, counts, num_moves, model)
     return counts
 
 

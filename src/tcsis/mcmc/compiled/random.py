@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy import int64, uint32, uint64
 from numpy.typing import ArrayLike, NDArray
 
 from tcsis.mcmc.compiled.arrays import Words
+from tcsis.mcmc.compiled.cache import jit
 
 UNIT = 2**31
 """Probability one, in the units of ``thresholds``."""
@@ -48,19 +48,19 @@ def thresholds(probability: ArrayLike) -> Words:
     return np.rint(np.asarray(probability, dtype=np.float64) * UNIT).astype(np.uint32)
 
 
-@njit(cache=True)
+@jit()
 def load_stream(streams: Words, chain: int) -> Any:
     """The state of one generator as a tuple, which the compiler can keep in registers."""
     return streams[0, chain], streams[1, chain], streams[2, chain], streams[3, chain]
 
 
-@njit(cache=True)
+@jit()
 def store_stream(state: Any, streams: Words, chain: int) -> None:
     """The inverse of ``load_stream``."""
     streams[0, chain], streams[1, chain], streams[2, chain], streams[3, chain] = state
 
 
-@njit(cache=True)
+@jit()
 def advance(state: Any) -> Any:
     """One step of xoshiro128++: the upper 31 bits of the output, and the next state."""
     s0, s1, s2, s3 = state
@@ -76,7 +76,7 @@ def advance(state: Any) -> Any:
     return uint32(output >> 1), (s0, s1, s2, s3)
 
 
-@njit(cache=True)
+@jit()
 def pick(u: Any, count: int) -> Any:
     """One of 0..count-1 from the uniform u."""
     return int64((uint64(u) * uint64(count)) >> uint64(31))

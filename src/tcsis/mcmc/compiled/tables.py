@@ -13,25 +13,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.cpython.unsafe.tuple import tuple_setitem
 from numpy import uint8
 from scipy.special import expit
 
-from tcsis.mcmc.compiled.arrays import Bytes, Counts, Ints, PairwiseArrays, Words
-from tcsis.mcmc.compiled.lanes import (
-    CHUNK,
-    FEW,
-    FLUSH,
-    WIDTH,
-    fill_uniforms,
-    flush,
-    load_columns,
-    load_sites,
-    store_columns,
-    store_sites,
-)
-from tcsis.mcmc.compiled.random import advance, load_stream, pick, store_stream, thresholds
+from tcsis.mcmc.compiled.arrays import Bytes, Ints, PairwiseArrays, Words
+from tcsis.mcmc.compiled.cache import jit
+from tcsis.mcmc.compiled.lanes import CHUNK, WIDTH
+from tcsis.mcmc.compiled.random import thresholds
+from tcsis.mcmc.compiled.skeleton import make_step, make_sweep
 
 MAX_CODES = 14
 MAX_CLASSES = 64
@@ -51,6 +41,7 @@ class TableModel(NamedTuple):
     stride: np.uint8
     slots: tuple[int, ...]
     codes: tuple[np.uint32, ...]
+    rows: int = 0
 
 
 def table_model(model: PairwiseArrays, gibbs: bool, scale: float) -> TableModel | None:
@@ -73,45 +64,25 @@ def table_model(model: PairwiseArrays, gibbs: bool, scale: float) -> TableModel 
     )  # fmt: skip
 
 
-# -- many chains: sites in order, lanes side by side -------------------------------------------
+@jit(forceinline=True)
+def flip_lanes(
+    model: Any, block: int, site: int, lanes: Bytes, u: Words,
+    recent: Bytes, code: Bytes, work: Any,
+) -> None:  # fmt: skip
+    """Looking up row[code] by comparing with every code is faster than an indexed load."""
+    _find_codes(model, site, lanes, code)
+    row = _table_row(model, site)
+    for lane in range(WIDTH):
+        threshold = row[0]
+        for m in range(1, len(row)):
+            threshold = row[m] if code[lane] == uint8(m) else threshold
+        flip = uint8(u[site % CHUNK, lane] < threshold)
+        lanes[site, lane] = uint8(lanes[site, lane] ^ flip)
+        recent[lane] = uint8(recent[lane] + flip)
 
 
-@njit(cache=True, nogil=True)
-def sweep_table(
-    first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int, model: Any
-) -> None:
-    """Sweep the sites in order, in chains first..stop-1 of x (chains, d), and count flips."""
-    for block in range(first, stop, WIDTH):
-        if stop - block < FEW:
-            for chain in range(block, stop):
-                _sweep_chain(chain, x, streams, counts, num_sweeps, model)
-        else:
-            _sweep_block(block, x, streams, counts, num_sweeps, model)
-
-
-@njit(cache=True)
-def _sweep_block(
-    first: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int, model: Any
-) -> None:
-    lanes, states = load_sites(x, first), load_columns(streams, first)
-    flips, recent = load_columns(counts, first), np.zeros(WIDTH, np.uint8)
-    u, code = np.empty((CHUNK, WIDTH), np.uint32), np.empty(WIDTH, np.uint8)
-    for _ in range(num_sweeps):
-        for site in range(x.shape[1]):
-            if site % CHUNK == 0:
-                fill_uniforms(states, u)
-            _find_codes(lanes, site, model, code)
-            _flip_lanes(lanes, site, _table_row(model, site), code, u, recent)
-            if site % FLUSH == 0:
-                flush(recent, flips)
-        flush(recent, flips)
-    store_sites(lanes, first, x)
-    store_columns(states, first, streams)
-    store_columns(flips, first, counts)
-
-
-@njit(cache=True, forceinline=True)
-def _find_codes(lanes: Bytes, site: int, model: Any, code: Bytes) -> None:
+@jit(forceinline=True)
+def _find_codes(model: Any, site: int, lanes: Bytes, code: Bytes) -> None:
     for lane in range(WIDTH):
         code[lane] = uint8(lanes[site, lane] * model.stride)
     for slot in range(len(model.slots)):
@@ -121,7 +92,7 @@ def _find_codes(lanes: Bytes, site: int, model: Any, code: Bytes) -> None:
             code[lane] = uint8(code[lane] + uint8(differs ^ opposite))
 
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def _table_row(model: Any, site: int) -> Any:
     """The thresholds of a site as a tuple, which stays in registers throughout a lane loop."""
     row = model.codes
@@ -132,52 +103,8 @@ def _table_row(model: Any, site: int) -> Any:
     return row
 
 
-@njit(cache=True, forceinline=True)
-def _flip_lanes(lanes: Bytes, site: int, row: Any, code: Bytes, u: Words, recent: Bytes) -> None:
-    """Looking up row[code] by comparing with every code is faster than an indexed load."""
-    for lane in range(WIDTH):
-        threshold = row[0]
-        for m in range(1, len(row)):
-            threshold = row[m] if code[lane] == uint8(m) else threshold
-        flip = uint8(u[site % CHUNK, lane] < threshold)
-        lanes[site, lane] = uint8(lanes[site, lane] ^ flip)
-        recent[lane] = uint8(recent[lane] + flip)
-
-
-# -- one chain ---------------------------------------------------------------------------------
-
-
-@njit(cache=True)
-def _sweep_chain(
-    chain: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int, model: Any
-) -> None:
-    d = x.shape[1]
-    state = load_stream(streams, chain)
-    for _ in range(num_sweeps):
-        for site in range(d):
-            u, state = advance(state)
-            counts[0, chain] += _flip_site(x, chain, site, u, model)
-        for _ in range(-d % CHUNK):  # a block draws whole chunks
-            u, state = advance(state)
-    store_stream(state, streams, chain)
-
-
-@njit(cache=True, nogil=True)
-def step_table(
-    first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_steps: int, model: Any
-) -> None:
-    """Update a random site at each step, another one in each chain, and count flips."""
-    for chain in range(first, stop):
-        state = load_stream(streams, chain)
-        for _ in range(num_steps):
-            where, state = advance(state)
-            u, state = advance(state)
-            counts[0, chain] += _flip_site(x, chain, pick(where, x.shape[1]), u, model)
-        store_stream(state, streams, chain)
-
-
-@njit(cache=True, forceinline=True)
-def _flip_site(x: Bytes, chain: int, site: int, u: Any, model: Any) -> Any:
+@jit(forceinline=True)
+def flip_site(model: Any, chain: int, site: int, x: Bytes, u: Any, work: Any) -> Any:
     value = x[chain, site]
     code = value * model.stride
     for slot in range(len(model.slots)):
@@ -186,3 +113,7 @@ def _flip_site(x: Bytes, chain: int, site: int, u: Any, model: Any) -> Any:
         x[chain, site] = uint8(1) - value
         return 1
     return 0
+
+
+sweep_table = make_sweep(flip_lanes, flip_site)
+step_table = make_step(flip_site)

@@ -7,33 +7,33 @@ With fields log k_t(x_t^i | v) this is the posterior of x_0 given x_t, which wal
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numpy import float32, uint8
+from numpy import float32
 from numpy.typing import ArrayLike
 
 from tcsis.mcmc.compiled import odds as spins
 from tcsis.mcmc.compiled import values
 from tcsis.mcmc.compiled.arrays import Bytes, Counts, PairwiseArrays, Singles, Words
-from tcsis.mcmc.compiled.lanes import (
-    CHUNK,
-    FLUSH,
-    WIDTH,
-    fill_uniforms,
-    flush,
-    load_columns,
-    load_sites,
-    store_columns,
-    store_sites,
-)
+from tcsis.mcmc.compiled.cache import jit
+from tcsis.mcmc.compiled.lanes import WIDTH, in_blocks
 from tcsis.mcmc.compiled.moves import check, run
+from tcsis.mcmc.compiled.skeleton import make_block_sweep
 
 find_odds, gibbs_spins = spins.find_odds, spins.gibbs_lanes
-find_logits, gibbs_values = values.find_logits, values.gibbs_lanes
+find_logits, draw_lanes, set_lanes = values.find_logits, values.draw_lanes, values.set_lanes
 
 LOG2_E = 1 / math.log(2)
+UNSCALED = np.ones((1, WIDTH), np.float32)
+
+
+class TiltedModel(NamedTuple):
+    """``tilt`` is what the fields add, (blocks, d, WIDTH) or (blocks, d, v, WIDTH)."""
+
+    untilted: spins.OddsModel | values.ValueModel
+    tilt: Singles
+    rows: int
 
 
 def sweep_tilted(
@@ -46,7 +46,7 @@ def sweep_tilted(
 ) -> Counts:
     """Update the sites in order 0..d-1, ``num_sweeps`` times, by the heat bath, chain c in the
     fields (chains, d, v) of its own; the number of changes, (chains,)."""
-    scales = (check(model, x, streams, scale) * LOG2_E).astype(np.float32)[None, :]
+    scales = check(model, x, streams, scale)
     if fields.shape != (*x.shape, model.num_values):
         raise ValueError(
             f"fields has shape {fields.shape}: expected {(*x.shape, model.num_values)}, one field "
@@ -54,69 +54,42 @@ def sweep_tilted(
         )
     fields = fields.astype(np.float32) * float32(LOG2_E)
     if model.num_values == 2:
-        tilt = np.ascontiguousarray((fields[..., 1] - fields[..., 0]).T)
-        spin_args = (scales, tilt, spins.odds_model(model))
-        return run(sweep_tilted_spins, x, streams, num_sweeps, x.shape[1], *spin_args)[0]
-    tilt = np.ascontiguousarray(fields.reshape(len(x), -1).T)
-    value_args = (scales, tilt, values.value_model(model))
-    return run(sweep_tilted_values, x, streams, num_sweeps, x.shape[1], *value_args)[0]
+        tilt = in_blocks(fields[..., 1] - fields[..., 0])
+        odds = spins.odds_model(model, True, scales)
+        tilted = TiltedModel(odds, tilt, odds.rows)
+        return run(sweep_tilted_spins, x, streams, num_sweeps, x.shape[1], tilted)[0]
+    logits = values.value_model(model, True, scales)
+    tilted = TiltedModel(logits, in_blocks(fields), logits.rows)
+    return run(sweep_tilted_values, x, streams, num_sweeps, x.shape[1], tilted)[0]
 
 
-@njit(cache=True, nogil=True)
-def sweep_tilted_spins(
-    first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int,
-    scale: Singles, tilt: Singles, model: Any,
+@jit(forceinline=True)
+def update_spins(
+    model: Any, block: int, site: int, lanes: Bytes, u: Words,
+    recent: Bytes, drawn: Any, odds: Singles,
 ) -> None:  # fmt: skip
-    """Sweeps of chains first..stop-1 of x (chains, d) for V = 2, with scale (1, chains) and tilt
-    (d, chains), what the fields add to the log-odds of value 1."""
-    one = np.ones((1, WIDTH), np.float32)
-    for block in range(first, stop, WIDTH):
-        lanes, states = load_sites(x, block), load_columns(streams, block)
-        flips, recent = load_columns(counts, block), np.zeros(WIDTH, np.uint8)
-        scales, tilts = load_columns(scale, block), load_columns(tilt, block)
-        u, odds = np.empty((CHUNK, WIDTH), np.uint32), np.empty(WIDTH, np.float32)
-        for _ in range(num_sweeps):
-            for site in range(x.shape[1]):
-                if site % CHUNK == 0:
-                    fill_uniforms(states, u)
-                find_odds(lanes, site, model, odds)
-                for lane in range(WIDTH):
-                    odds[lane] = odds[lane] * scales[0, lane] + tilts[site, lane]
-                gibbs_spins(lanes, site, odds, one, u, recent)
-                if site % FLUSH == 0:
-                    flush(recent, flips)
-            flush(recent, flips)
-        store_sites(lanes, block, x)
-        store_columns(states, block, streams)
-        store_columns(flips, block, counts)
+    """V = 2: tilt (blocks, d, WIDTH) is what the fields add to the log-odds of value 1."""
+    find_odds(model.untilted, site, lanes, odds)
+    for lane in range(WIDTH):
+        scaled = odds[0, lane] * model.untilted.scale[block, lane]
+        odds[0, lane] = scaled + model.tilt[block, site, lane]
+    gibbs_spins(site, lanes, odds, UNSCALED, 0, u, recent)
 
 
-@njit(cache=True, nogil=True)
-def sweep_tilted_values(
-    first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int,
-    scale: Singles, tilt: Singles, model: Any,
+@jit(forceinline=True)
+def update_values(
+    model: Any, block: int, site: int, lanes: Bytes, u: Words,
+    recent: Bytes, drawn: Bytes, logits: Singles,
 ) -> None:  # fmt: skip
-    """The same for V > 2, with tilt (d·v, chains), the fields themselves."""
-    v = model.fields.shape[1]
-    one, work = np.ones((1, WIDTH), np.float32), np.empty((2, WIDTH), np.float32)
-    for block in range(first, stop, WIDTH):
-        lanes, states = load_sites(x, block), load_columns(streams, block)
-        changes, drawn = load_columns(counts, block), np.empty(WIDTH, np.uint8)
-        scales, tilts = load_columns(scale, block), load_columns(tilt, block)
-        u, logits = np.empty((CHUNK, WIDTH), np.uint32), np.empty((v, WIDTH), float32)
-        for _ in range(num_sweeps):
-            for site in range(x.shape[1]):
-                if site % CHUNK == 0:
-                    fill_uniforms(states, u)
-                find_logits(lanes, site, model, logits)
-                for value in range(v):
-                    for lane in range(WIDTH):
-                        own = logits[value, lane] * scales[0, lane]
-                        logits[value, lane] = own + tilts[site * v + value, lane]
-                gibbs_values(logits, one, u, site % CHUNK, drawn, work)
-                for lane in range(WIDTH):
-                    changes[0, lane] += uint8(lanes[site, lane] != drawn[lane])
-                    lanes[site, lane] = drawn[lane]
-        store_sites(lanes, block, x)
-        store_columns(states, block, streams)
-        store_columns(changes, block, counts)
+    """V > 2: tilt (blocks, d, v, WIDTH) is the fields."""
+    find_logits(model.untilted, site, lanes, logits)
+    for value in range(model.tilt.shape[2]):
+        for lane in range(WIDTH):
+            scaled = logits[value, lane] * model.untilted.scale[block, lane]
+            logits[value, lane] = scaled + model.tilt[block, site, value, lane]
+    draw_lanes(site, logits, UNSCALED, 0, u, drawn)
+    set_lanes(site, lanes, drawn, recent)
+
+
+sweep_tilted_spins = make_block_sweep(update_spins)
+sweep_tilted_values = make_block_sweep(update_values)
