@@ -19,7 +19,7 @@ import torch
 
 import tcsis
 from tcsis import mcmc
-from tcsis.reverse import schedules
+from tcsis.reverse import plan_blocks, schedules
 from tcsis.reverse.unlearned import carried_walkers, learning_free
 from tcsis.targets import Ising, Target
 
@@ -29,6 +29,7 @@ SETTINGS = [(4, 0.28), (4, CRITICAL), (4, 0.6), (10, 0.28), (10, CRITICAL)]
 GLAUBER_SWEEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 NUM_WEIGHTED = 500
 WALKERS_AT_SIDE_SIX = 256
+NUM_PILOT = 128
 CALLS_AT_SIDE_SIX = (3, 4, 6, 9, 12, 18)
 
 
@@ -96,14 +97,17 @@ def walker_lines() -> list[str]:
 
 
 def side_six() -> tuple[list[str], list[tuple[int, float]]]:
-    """ESS against calls for blocks that grow coarse to fine, the last colour class exact."""
+    """ESS against calls for planned blocks, the last colour class exact."""
     target = Ising(6, CRITICAL)
     others = schedules.remaining(36, schedules.last_class(target))
     order = schedules.farthest_point(target, others)
-    sampler = learning_free(target, carried_walkers(WALKERS_AT_SIDE_SIX, num_rungs=100))
+    walkers = carried_walkers(WALKERS_AT_SIDE_SIX, num_rungs=100)
+    sampler = learning_free(target, walkers)
+    pilot = walkers(target, sampler.noise, torch.Generator().manual_seed(4))
     lines, points = ["| calls | ESS | G(r) error | floor |", "|---|---|---|---|"], []
     for calls in CALLS_AT_SIDE_SIX:
-        schedule = schedules.coloured(target, schedules.growing(order, calls))
+        plan = plan_blocks(pilot, target, calls, order=order, n=NUM_PILOT)
+        schedule = schedules.coloured(target, plan.blocks)
         draws = sampler.sample(NUM_WEIGHTED, schedule=schedule, seed=3)
         error, floor = correlation_row(draws, target)
         points.append((calls, draws.ess or 0.0))
@@ -154,7 +158,7 @@ def main(folder: Path) -> None:
         "",
         *walkers,
         "",
-        f"## Blocks at side 6, {WALKERS_AT_SIDE_SIX} carried walkers, {NUM_WEIGHTED} draws",
+        f"## Planned blocks at side 6, {WALKERS_AT_SIDE_SIX} carried walkers, {NUM_WEIGHTED} draws",
         "",
         *blocks,
         "",

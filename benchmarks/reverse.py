@@ -31,11 +31,11 @@ from tcsis.targets import Ising
 
 BETAS = {"high": 0.28, "critical": 0.4407, "low": 0.6}
 CALLS = (8, 24, 64)
-RUNS = [(grid, k) for grid in ("uniform", "tuned") for k in CALLS] + [("cosine", 8), ("cosine", 24)]
+RUNS = list(product(("uniform", "tuned"), CALLS))
 NUM_DRAWS = 10_000
 NOISE = UniformNoise(2)
 COLOURS = {"euler": "#b0b0b0", "tweedie": "#1f77b4", "trapezoidal": "#d62728"}
-LINES = {"uniform": "-", "cosine": ":", "tuned": "--"}
+LINES = {"uniform": "-", "tuned": "--"}
 
 
 class TableDenoiser:
@@ -108,9 +108,9 @@ class Study:
         self.beta = beta
         self.denoiser = TableDenoiser(self.target)
         self.truth = exact.solve(self.target).correlation[1:]
-        terms = metrics.correlation_terms(
-            exact.draw(self.target, 20_000, seed=0).x.long(), self.target.lattice, 2
-        )
+        x = exact.draw(self.target, 20_000, seed=0).x.long()
+        marginals = metrics.site_marginals(x, 2)
+        terms = metrics.correlation_terms(x, self.target.lattice, marginals)
         self.floor = metrics.mean_floor(terms.std(0)[1:], NUM_DRAWS)
 
     def run(self, name: str, grid: str, schedule: Schedule, step: Step) -> Result:
@@ -129,7 +129,6 @@ class Study:
         lengths = planning.weight_lengths(self.denoiser, NOISE, d, 24, 2_000, generator)
         grids: dict[str, Callable[[int], Tensor]] = {
             "uniform": lambda k: schedules.uniform_grid(NOISE, k),
-            "cosine": lambda k: schedules.cosine_grid(NOISE, k),
             "tuned": lambda k: planning.equal_lengths(NOISE, lengths, k),
         }
         steps = {"euler": (euler, 0), "tweedie": (tweedie, 0)}
@@ -148,11 +147,7 @@ class Study:
         results = []
         for calls in range(1, 9):
             plan = planning.plan_blocks(self.denoiser, self.target, calls, order=order, n=2_000)
-            blocks = {
-                "planned": plan.blocks,
-                "growing": schedules.growing(order, calls),
-                "equal": list(order.tensor_split(calls)),
-            }
+            blocks = {"planned": plan.blocks, "equal": list(order.tensor_split(calls))}
             for name, parts in blocks.items():
                 schedule = schedules.coloured(self.target, parts)
                 results.append(
@@ -212,7 +207,7 @@ def draw_picture(
             axis.set_xticks(CALLS, [str(k) for k in CALLS])
             axis.minorticks_off()
             axis.set_xlabel("denoiser calls a draw, parallel schedule")
-        for name, marker in (("planned", "o"), ("growing", "s"), ("equal", "^")):
+        for name, marker in (("planned", "o"), ("equal", "^")):
             runs = [r for r in blocks if (r.beta, r.name) == (beta, name)]
             block.plot([r.calls for r in runs], [r.ess for r in runs], marker=marker, label=name)
         block.set_xlabel("denoiser calls a draw, coloured schedule in blocks")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -22,14 +21,6 @@ from torch.nn.functional import softplus
 from tcsis.basics.checks import check_num_values
 
 Time = Tensor | float
-
-
-class Schedule(Protocol):
-    """α as a function of t in [0, 1], and back."""
-
-    def alpha(self, t: Tensor) -> Tensor: ...
-
-    def time(self, alpha: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -46,36 +37,11 @@ class LogLinear:
 
 
 @dataclass(frozen=True)
-class Geometric:
-    """α_t = exp(-τ_t), τ_t = low^(1-t)·high^t - low: noise that grows by a constant factor."""
-
-    low: float = 1e-3
-    high: float = 20.0
-
-    def alpha(self, t: Tensor) -> Tensor:
-        return torch.exp(-self.low * torch.expm1(t * math.log(self.high / self.low)))
-
-    def time(self, alpha: Tensor) -> Tensor:
-        return torch.log1p(-alpha.log() / self.low) / math.log(self.high / self.low)
-
-
-@dataclass(frozen=True)
-class Cosine:
-    """α_t = cos(πt/2)."""
-
-    def alpha(self, t: Tensor) -> Tensor:
-        return torch.cos(t * (math.pi / 2)).clamp_min(0)  # cos(π/2) may round below zero
-
-    def time(self, alpha: Tensor) -> Tensor:
-        return torch.acos(alpha) * (2 / math.pi)
-
-
-@dataclass(frozen=True)
 class UniformNoise:
-    """The uniform kernel on V values with a schedule α(t)."""
+    """The uniform kernel on V values with a schedule: α as a function of t in [0, 1], and back."""
 
     num_values: int
-    schedule: Schedule = field(default_factory=LogLinear)
+    schedule: LogLinear = field(default_factory=LogLinear)
 
     def __post_init__(self) -> None:
         check_num_values(self.num_values)

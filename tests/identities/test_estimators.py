@@ -179,12 +179,7 @@ def test_accuracy_on_the_critical_lattice() -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize(
     "estimate",
-    [
-        identity.marginalised,
-        identity.coloured,
-        identity.taylor,
-        partial(identity.top_marginalised, top_k=1),
-    ],
+    [identity.marginalised, identity.coloured, identity.taylor],
 )
 def test_exact_without_noise(estimate: Callable[..., Tensor], system: str, per_site: bool) -> None:
     target = SYSTEMS[system]
@@ -218,23 +213,6 @@ def test_a_class_is_summed_out() -> None:
     log_hat = identity.log_marginal_coloured(target, noise, x_t, t, **options)
     truth = table.log_marginal(noise, x_t, t) + table.log_z
     torch.testing.assert_close(log_hat, truth, rtol=0, atol=1e-10)
-
-
-def test_top_values() -> None:
-    """All values tried is marginalised; the fewer are tried, the further from it."""
-    target = SYSTEMS["chain-5"]
-    noise, x_t, t = noised(target, 16)
-    options = {"num_samples": 200}
-    truth = identity.marginalised(target, noise, x_t, t, generator=seeded(0), **options)
-
-    def top(k: int) -> Tensor:
-        return identity.top_marginalised(
-            target, noise, x_t, t, top_k=k, generator=seeded(0), **options
-        )
-
-    torch.testing.assert_close(top(5), truth, rtol=0, atol=1e-10)
-    errors = [float((top(k) - truth).abs().mean()) for k in (1, 3, 4)]
-    assert errors[0] > errors[1] > errors[2] > 0
 
 
 # -- log marginals -----------------------------------------------------------------------------
@@ -399,29 +377,6 @@ def test_resampling_keeps_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     assert abs(mean - 1) < 4 * error
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("per_site", [False, True])
-def test_marginal_from_an_earlier_time(per_site: bool) -> None:
-    """p_t from p_s is unbiased, within 4 standard errors: 6e-5 false alarms."""
-    target, n = Ising(2, 0.4, 0.3, **DOUBLE), 100_000
-    noise, x_t, t = noised(target, 1, per_site)
-    table = Enumeration(target)
-    seen = []
-
-    def log_marginal_s(x_s: Tensor, s: Tensor) -> Tensor:
-        seen.append(s.shape)
-        return table.log_marginal(noise, x_s, s)
-
-    log_hat = identity.log_marginal_from(
-        log_marginal_s, noise, x_t.expand(n, -1), 0.4 * t.expand(n, *t.shape[1:]),
-        t.expand(n, *t.shape[1:]), num_samples=2, generator=seeded(0),
-    )  # fmt: skip
-    mean, error = relative_estimates(log_hat, table.log_marginal(noise, x_t, t))
-    assert error < 0.01
-    assert abs(mean - 1) < 4 * error
-    assert all(len(shape) == (2 if per_site else 1) for shape in seen)
-
-
 # -- warm --------------------------------------------------------------------------------------
 
 
@@ -463,7 +418,6 @@ def test_warm_stays_at_the_posterior(target: Target, num_walkers: int | None) ->
 DENOISERS = {
     **ESTIMATORS,
     "annealed": annealed,
-    "top": partial(identity.top_marginalised, top_k=2),
     "warm": lambda target, noise, x_t, t, num_samples, generator: identity.warm(
         target, noise, x_t, t, x_t, num_sweeps=num_samples, generator=generator
     )[0],
@@ -504,7 +458,6 @@ def test_offset_of_the_marginal(name: str, offset: float) -> None:
         (identity.log_marginal, 70),
         (identity.log_marginal_coloured, 70),
         (identity.joint_coloured, 70),
-        (partial(identity.top_marginalised, top_k=2), 70),
     ],
 )
 def test_chunks_do_not_matter(estimate: Callable[..., Tensor], num_states: int) -> None:
@@ -550,7 +503,7 @@ def test_reproducible_and_independent(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "densities"),
     [("naive", 7 * 9), ("shared", 7), ("marginalised", 14), ("coloured", 14), ("taylor", 21),
-     ("annealed", 7 * (2 + 2 + 1)), ("top", 7 * 8 + 1), ("warm", 1 + 7 * 2)],
+     ("annealed", 7 * (2 + 2 + 1)), ("warm", 1 + 7 * 2)],
 )  # fmt: skip
 def test_costs(name: str, densities: float) -> None:
     """Densities a state as documented; a compiled sweep costs as much as one."""
@@ -603,10 +556,6 @@ def test_refusals() -> None:
         identity.shared(dense, noise, x[0], 0.5, **one)
     with pytest.raises(ValueError, match="b at least 1"):
         identity.shared(dense, noise, x[:0], 0.5, **one)
-    with pytest.raises(ValueError, match="top_k is 3"):
-        identity.top_marginalised(dense, noise, x, 0.5, top_k=3, **one)
-    with pytest.raises(ValueError, match="where top_k looks"):
-        identity.top_marginalised(black_box, noise, clash, 0.5, top_k=1, **one)
     for bad in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="num_samples is"):
             identity.marginalised(dense, noise, x, 0.5, num_samples=bad, generator=g)

@@ -13,7 +13,7 @@ from tcsis.judging.weights import bracket, eubo, name_modes, trust
 from tcsis.noise import UniformNoise
 from tcsis.reverse import schedules
 from tcsis.reverse.events import EventDriven
-from tcsis.reverse.steps import Denoiser, Refreshed, Step, euler, tweedie
+from tcsis.reverse.steps import Denoiser, Step, euler, tweedie
 from tcsis.reverse.trapezoidal import Trapezoidal
 from tcsis.targets import Ising
 
@@ -32,9 +32,7 @@ def reference(table: Enumeration, n: int = 3_000) -> Tensor:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    "step",
-    [euler, tweedie, Trapezoidal(TARGET), Refreshed(tweedie, 2)],
-    ids=lambda s: type(s).__name__,
+    "step", [euler, tweedie, Trapezoidal(TARGET)], ids=["euler", "tweedie", "trapezoidal"]
 )
 def test_bounds_hold_from_both_sides(step: Step) -> None:
     """ELBO < log Z < EUBO; the gaps are many standard errors wide with four steps."""

@@ -10,13 +10,15 @@ from torch import Tensor
 
 from tcsis import reverse
 from tcsis.exact import Enumeration
-from tcsis.noise import Cosine, Geometric, LogLinear, UniformNoise
+from tcsis.noise import LogLinear, UniformNoise
 from tcsis.reverse import planning, schedules
+from tcsis.reverse.calls import Calls
 from tcsis.reverse.steps import Denoiser, tweedie
 from tcsis.targets import Ising, Lattice, Pairwise, SherringtonKirkpatrick, from_callable
 
 DOUBLE = {"dtype": torch.float64}
 NOISE = UniformNoise(2)
+TINY = Ising(2, 0.3, **DOUBLE)
 
 
 def exact_denoiser(target: Ising) -> Denoiser:
@@ -69,8 +71,11 @@ def test_coloured_leaves_an_independent_class_for_the_end() -> None:
         (lambda: schedules.parallel(2, [1]), "at least one step"),
         (lambda: schedules.parallel(2, [[1, 0]]), "expected \\(num_calls"),
         (lambda: schedules.uniform_grid(NOISE, 0), "num_calls is 0"),
-        (lambda: schedules.cosine_grid(NOISE, 2.5), "num_calls is 2.5"),
-        (lambda: schedules.growing(range(4), 5), "num_calls is 5 for 4 sites"),
+        (lambda: schedules.uniform_grid(NOISE, 2.5), "num_calls is 2.5"),
+        (
+            lambda: planning.plan_blocks(exact_denoiser(TINY), TINY, 5),
+            "num_calls is 5 for 4 sites",
+        ),
         (lambda: schedules.coloured(SherringtonKirkpatrick(6, 1.0)), "no colouring"),
         (lambda: schedules.coloured(Ising(4, 0.4), [[0, 2]]), "outside the last colour class"),
         (lambda: schedules.Schedule(torch.zeros(3)), "expected \\(num_steps"),
@@ -102,27 +107,13 @@ def test_farthest_point_on_a_torus_a_graph_and_nothing() -> None:
     assert schedules.farthest_point(black_box).tolist() == [0, 1, 2, 3]
 
 
-@given(st.integers(1, 30), st.data())
-def test_growing_blocks_use_every_site(num_sites: int, data: st.DataObject) -> None:
-    num_calls = data.draw(st.integers(1, num_sites))
-    blocks = schedules.growing(range(num_sites), num_calls)
-    assert len(blocks) == num_calls
-    assert torch.cat(blocks).tolist() == list(range(num_sites))
-    assert min(len(block) for block in blocks) >= 1
-
-
-@pytest.mark.parametrize("alpha", [LogLinear(), LogLinear(0.01), Cosine(), Geometric()])
-@pytest.mark.parametrize("make", [schedules.uniform_grid, schedules.cosine_grid])
-def test_grids_fall_from_one_to_zero(alpha, make) -> None:
-    noise = UniformNoise(3, alpha)
-    grid = make(noise, 7)
-    schedules.parallel(2, grid)  # which checks it
-    assert len(grid) == 8
-
-
-def test_uniform_grid_is_uniform_in_alpha() -> None:
-    steps = Cosine().alpha(schedules.uniform_grid(UniformNoise(2, Cosine()), 5)).diff()
-    assert torch.allclose(steps, torch.full((5,), 0.2).double(), atol=1e-6)
+@pytest.mark.parametrize("eps", [0.0, 0.01])
+def test_uniform_grid_is_uniform_in_alpha(eps: float) -> None:
+    alpha = LogLinear(eps)
+    grid = schedules.uniform_grid(UniformNoise(3, alpha), 5)
+    schedules.parallel(2, grid)  # which checks that it falls from 1 to 0
+    rises = alpha.alpha(grid).diff()
+    assert torch.allclose(rises, torch.full((5,), (1 - eps) / 5).double(), atol=1e-12)
 
 
 # -- planners ------------------------------------------------------------------------------------
@@ -144,12 +135,13 @@ def step_variances(target: Ising, grid: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     x_s = table.draw(4_000, generator).long()
     variances = []
+    calls = Calls(exact_denoiser(target), 2)
     for t, s in zip(grid.flip(0)[1:], grid.flip(0)[:-1], strict=True):
         t, s = t.expand(x_s.shape), s.expand(x_s.shape)
-        x_t, log_ratio = tweedie.forward(exact_denoiser(target), NOISE, x_s, t, s, generator)
-        log_ratio += table.log_marginal(NOISE, x_s, s) - table.log_marginal(NOISE, x_t, t)
-        variances.append(float(log_ratio.var()))
-        x_s = x_t
+        move = tweedie.forward(calls, NOISE, x_s, None, t, s, generator)
+        gain = table.log_marginal(NOISE, x_s, s) - table.log_marginal(NOISE, move.x, t)
+        variances.append(float((move.log_ratio + gain).var()))
+        x_s = move.x
     return torch.tensor(variances)
 
 

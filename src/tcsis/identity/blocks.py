@@ -98,16 +98,16 @@ def check_states(
             "expected the same number"
         )
     x_t = target.check(x_t)
-    return x_t, lay_out("t", t, x_t)
+    return x_t, lay_out(t, x_t)
 
 
-def lay_out(name: str, t: Time, x_t: Tensor) -> Tensor:
+def lay_out(t: Time, x_t: Tensor) -> Tensor:
     """Times of the states x_t (b, d) as (b, 1) or (b, d), which read site by site in any batch."""
     if x_t.ndim != 2 or not len(x_t):
         raise ValueError(f"x_t has shape {tuple(x_t.shape)}: expected (b, d) with b at least 1")
     if not isinstance(t, Tensor):
         t = torch.tensor(t, dtype=torch.float64)
-    return per_site(name, t.to(x_t.device), x_t).expand(len(x_t), -1)
+    return per_site("t", t.to(x_t.device), x_t).expand(len(x_t), -1)
 
 
 def check_allowed(x_t: Tensor, log_weight: Tensor) -> None:

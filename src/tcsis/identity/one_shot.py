@@ -11,7 +11,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tcsis.basics.checks import check_counts
 from tcsis.identity.blocks import (
     MAX_ENTRIES,
     Evaluate,
@@ -145,58 +144,6 @@ def taylor(
         target, noise, x_t, t, summing_out_sites(target, target.taylor_log_ratios),
         num_samples=num_samples, generator=generator, max_entries=max_entries,
     )  # fmt: skip
-
-
-def top_marginalised(
-    target: Target,
-    noise: UniformNoise,
-    x_t: Tensor,
-    t: Time,
-    *,
-    num_samples: int,
-    top_k: int,
-    generator: torch.Generator,
-    max_entries: int = MAX_ENTRIES,
-) -> Tensor:
-    """``marginalised`` for many values and a costly density: only ``top_k`` values a site are
-    tried on every draw, those with the largest k_t(x_t^i | u)·p̄(x_t with site i set to u).
-
-    The other values keep, among themselves and against the first of the tried ones, the odds they
-    have at x_t.  So it is exact as t → 0, the same as ``marginalised`` when top_k = V, and else
-    biased.  Costs k·d·top_k densities and one ``log_ratios``.
-    """
-    check_counts(top_k=top_k)
-    if top_k > target.num_values:
-        raise ValueError(f"top_k is {top_k}: {target} has {target.num_values} values only")
-
-    def evaluate(x_t: Tensor, log_kernel: Tensor, x_0: Tensor) -> Tensor:
-        at_x_t = target.log_ratios(x_t)
-        if bool(at_x_t.isposinf().any()):
-            state = x_t[int(at_x_t.isposinf().nonzero()[0, 0])].tolist()
-            raise ValueError(f"{target} forbids x_t = {state}, where top_k looks: use marginalised")
-        tried = (log_kernel + at_x_t).topk(top_k).indices  # (n, d, top_k)
-        total = torch.stack(  # (n, d, top_k), float64
-            [
-                log_density(target, set_site(x_0, site, tried[:, site])).logsumexp(1)
-                for site in range(target.num_sites)
-            ],
-            dim=1,
-        )
-        offset = total[..., :1] - at_x_t.gather(-1, tried[..., :1])  # of the first tried value
-        log_sums = (at_x_t + offset).scatter(-1, tried, total)
-        return normalised(x_t, log_kernel, log_sums - offset.amax(1, keepdim=True))
-
-    return one_shot(
-        target, noise, x_t, t, evaluate,
-        num_samples=num_samples, generator=generator, max_entries=max_entries,
-    )  # fmt: skip
-
-
-def set_site(x_0: Tensor, site: int, values: Tensor) -> Tensor:
-    """x_0 with one site set to each of m values, (n, k, d) and (n, m) -> (n, k, m, d)."""
-    states = x_0[:, :, None].repeat(1, 1, values.shape[1], 1)
-    states[..., site] = values[:, None]
-    return states
 
 
 def summing_out_sites(target: Target, log_ratios: Callable[[Tensor], Tensor]) -> Evaluate:

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from tcsis.draws import Draws
 from tcsis.noise import UniformNoise
-from tcsis.reverse.calls import Calls
+from tcsis.reverse.calls import Answer, Calls, Denoiser
 from tcsis.reverse.loop import check_sizes, class_law, class_log_ratio, end_density
 from tcsis.reverse.schedules import Schedule
-from tcsis.reverse.steps import Denoiser, Generator, Step
+from tcsis.reverse.steps import Generator, Step
 from tcsis.targets.base import Target
 
 MAX_PARETO_K = 0.7
@@ -72,9 +72,10 @@ def eubo(
         log_weight = end_density(target, x_0) + target.num_sites * math.log(noise.num_values)
         x, log_ratio = blur_class(target, noise, schedule, x_0, generator)
         log_weight = log_weight + log_ratio
+        answer: Answer | None = None
         for s, t in pairwise(times.flip(0)[:, None]):  # (1, d) each
-            x, log_ratio = step.forward(calls, noise, x, t, s, generator)
-            log_weight = log_weight + log_ratio
+            move = step.forward(calls, noise, x, answer, t, s, generator)
+            x, log_weight, answer = move.x, log_weight + move.log_ratio, move.answer
     return UpperBound(log_weight, calls.count)
 
 

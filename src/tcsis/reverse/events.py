@@ -13,13 +13,14 @@ when taken, (1 - (1-α)/V)/(1 - (1-α)/V·score) when not.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from tcsis.noise import UniformNoise
-from tcsis.reverse.steps import Denoiser, Generator, through_kernel, tweedie
+from tcsis.reverse.calls import Answer, Calls
+from tcsis.reverse.steps import Generator, Move, through_kernel, tweedie
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,20 @@ class EventDriven:
     reach: float = 9.0
 
     def reverse(
-        self, denoiser: Denoiser, noise: UniformNoise, x_t: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        begin, end = self.inner_times(noise, t, s)
-        x, first = tweedie.reverse(denoiser, noise, x_t, t, begin, generator)
-        x, middle = self.events(denoiser, noise, x, begin, end, generator)
-        x, final = tweedie.reverse(denoiser, noise, x, end, s, generator)
-        return x, first + middle + final
+        self, calls: Calls, noise: UniformNoise, at_t: Answer, s: Tensor, generator: Generator
+    ) -> Move:
+        begin, end = self.inner_times(noise, at_t.t, s)
+        first = tweedie.reverse(calls, noise, at_t, begin, generator)
+        middle, before = self.events(calls, noise, first.x, at_t, begin, end, generator)
+        at_end = calls.ask(middle.x, end, before)
+        final = tweedie.reverse(calls, noise, at_end, s, generator)
+        log_ratio = first.log_ratio + middle.log_ratio + final.log_ratio
+        return Move(final.x, log_ratio, at_end if torch.equal(end, s) else None)
 
     def forward(
-        self, denoiser: Denoiser, noise: UniformNoise, x_s: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        self, calls: Calls, noise: UniformNoise, x_s: Tensor, at_s: Answer | None,
+        t: Tensor, s: Tensor, generator: Generator,
+    ) -> Move:  # fmt: skip
         raise ValueError("EventDriven runs in reverse only: take another step for a forward run")
 
     def inner_times(self, noise: UniformNoise, t: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,11 +58,12 @@ class EventDriven:
         return begin, torch.maximum(s, high.to(s)).minimum(begin)
 
     def events(
-        self, denoiser: Denoiser, noise: UniformNoise, x: Tensor, t: Tensor, s: Tensor,
+        self, calls: Calls, noise: UniformNoise, x: Tensor, before: Answer, t: Tensor, s: Tensor,
         generator: Generator,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """The state after all proposals between t and s, and the log weight of them, (b,)."""
+    ) -> tuple[Move, Answer]:  # fmt: skip
+        """All proposals between t and s, and the last answer on each path."""
         x, t, s = x.clone(), t.expand(x.shape), s.expand(x.shape)
+        before = replace(before, t=before.t.expand(x.shape))
         odds_t, odds_s = noise.schedule.alpha(t).logit(), noise.schedule.alpha(s).logit()
         moving = torch.where(s < t, odds_s - odds_t, 0.0)  # (b, d)
         log_ratio = torch.zeros(len(x), dtype=torch.float64, device=x.device)
@@ -69,10 +72,12 @@ class EventDriven:
             row = (progress < 1).nonzero().squeeze(-1)
             odds = odds_t[row] + moving[row].where(moving[row] > 0, 0.0) * progress[row, None]
             now = torch.where(moving[row] > 0, noise.schedule.time(odds.sigmoid()), t[row])
-            x[row], gained = propose(denoiser, noise, x[row], now, moving[row], generator)
+            answer = calls.ask(x[row], now, before[row])
+            x[row], gained = propose(noise, answer, moving[row], generator)
             log_ratio[row] += gained
             progress[row] += waiting(moving[row], noise, generator)
-        return x, log_ratio
+            before = before.with_rows(row, answer)
+        return Move(x, log_ratio), before
 
 
 def waiting(moving: Tensor, noise: UniformNoise, generator: Generator) -> Tensor:
@@ -82,14 +87,14 @@ def waiting(moving: Tensor, noise: UniformNoise, generator: Generator) -> Tensor
 
 
 def propose(
-    denoiser: Denoiser, noise: UniformNoise, x: Tensor, t: Tensor, moving: Tensor,
-    generator: Generator,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    noise: UniformNoise, answer: Answer, moving: Tensor, generator: Generator
+) -> tuple[Tensor, Tensor]:
     """One proposal in every state: the state after it and its factor of the weight, in logs."""
+    x, t = answer.x, answer.t
     site = torch.multinomial(moving, 1, generator=generator)  # (b, 1)
     other = torch.randint(1, noise.num_values, site.shape, device=x.device, generator=generator)
     value = (x.gather(1, site) + other) % noise.num_values
-    cavity = denoiser(x, t) - noise.log_kernel(x, t)
+    cavity = answer.log_d - noise.log_kernel(x, t)
     alpha = noise.alpha(x, t)
     log_score = through_kernel(noise, cavity, alpha).log_softmax(-1)
     log_score = log_score.take_along_dim(site[..., None], 1).squeeze(1)  # (b, v)

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from tcsis.noise import UniformNoise, draw_categorical
-from tcsis.reverse.calls import Calls
-from tcsis.reverse.schedules import Sites, check_calls, farthest_point, uniform_grid
-from tcsis.reverse.steps import Denoiser, at, tweedie_law
+from tcsis.reverse.calls import Calls, Denoiser
+from tcsis.reverse.schedules import Sites, check_calls, farthest_point, grid_at, uniform_grid
+from tcsis.reverse.steps import at, tweedie, tweedie_law
 from tcsis.targets.base import Target
 
 
@@ -66,13 +66,13 @@ def pilot_log_p(denoiser: Denoiser, target: Target, order: Tensor, n: int, seed:
     d, device = target.num_sites, target.device
     x = torch.randint(target.num_values, (n, d), device=device, generator=generator)
     t = torch.ones(n, d, dtype=torch.float64, device=device)
-    calls = Calls(denoiser, target.num_values)
+    calls, answer = Calls(denoiser, target.num_values), None
     said = []
-    for site in order.tolist():
-        log_d = calls(x, t)
-        said.append(log_d[:, order])
-        x[:, site] = draw_categorical(log_d[:, site], generator=generator)
-        t[:, site] = 0
+    for site in order.to(device).split(1):
+        answer = calls.ask(x, t, answer)
+        said.append(answer.log_d[:, order])
+        x = x.index_copy(1, site, draw_categorical(answer.log_d[:, site], generator=generator))
+        t = t.index_fill(1, site, 0)
     chosen = x[:, order, None]
     return torch.stack([log_d.gather(-1, chosen).squeeze(-1).T for log_d in said])
 
@@ -129,7 +129,7 @@ def weight_lengths(
     A pilot takes two Tweedie steps through each interval.  The variance of log w for these two
     less log w for one step over both is g·Δ² for an interval Δ.
     """
-    calls = Calls(denoiser, noise.num_values)
+    calls, before = Calls(denoiser, noise.num_values), None
     fine = uniform_grid(noise, 2 * num_intervals).to(generator.device)
     shape = (n, num_sites)
     x = torch.randint(noise.num_values, shape, device=generator.device, generator=generator)
@@ -137,13 +137,14 @@ def weight_lengths(
     for t, m, s in zip(fine[:-2:2], fine[1:-1:2], fine[2::2], strict=True):
         t, m, s = (time.expand(1, num_sites) for time in (t, m, s))
         with torch.no_grad():
-            log_d = calls(x, t)
-            x_m, first = one_step(noise, log_d, x, t, m, generator)
-            x_s, second = one_step(noise, calls(x_m, m), x_m, m, s, generator)
-        at_once = tweedie_law(noise, log_d, x, t, s)
-        once = noise.log_prob(x, x_s, t, s) - at(at_once, x_s)
-        lengths.append(float((first + second - once).std()))
-        x = x_s
+            at_t = calls.ask(x, t, before)
+            first = tweedie.reverse(calls, noise, at_t, m, generator)
+            at_m = calls.ask(first.x, m, at_t)
+            second = tweedie.reverse(calls, noise, at_m, s, generator)
+        at_once = tweedie_law(noise, at_t.log_d, x, t, s)
+        once = noise.log_prob(x, second.x, t, s) - at(at_once, second.x)
+        lengths.append(float((first.log_ratio + second.log_ratio - once).std()))
+        x, before = second.x, at_m
     return np.array(lengths)
 
 
@@ -155,17 +156,4 @@ def equal_lengths(noise: UniformNoise, lengths: np.ndarray, num_calls: int) -> T
     cumulative = np.concatenate([[0.0], np.cumsum(lengths)])
     shares = np.linspace(0, cumulative[-1], num_calls + 1)
     progress = np.interp(shares, cumulative, np.linspace(0, 1, len(cumulative)))
-    low, high = noise.schedule.alpha(torch.tensor([1.0, 0.0], dtype=torch.float64))
-    grid = noise.schedule.time(low + (high - low) * torch.from_numpy(progress))
-    grid[0], grid[-1] = 1, 0
-    return grid
-
-
-def one_step(
-    noise: UniformNoise, log_d: Tensor, x_t: Tensor, t: Tensor, s: Tensor,
-    generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """A Tweedie step from a denoiser output: x_s and its log ratio."""
-    log_p = tweedie_law(noise, log_d, x_t, t, s)
-    x_s = draw_categorical(log_p, generator=generator)
-    return x_s, noise.log_prob(x_t, x_s, t, s) - at(log_p, x_s)
+    return grid_at(noise, torch.from_numpy(progress))

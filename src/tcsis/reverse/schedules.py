@@ -14,8 +14,7 @@ first (``farthest_point``), and larger groups only once known sites screen them 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -206,38 +205,19 @@ def singles(order: Sites) -> list[Tensor]:
     return list(torch.as_tensor(order).long().split(1))
 
 
-def growing(order: Sites, num_calls: int, growth: float = 1.5) -> list[Tensor]:
-    """``num_calls`` blocks of consecutive sites of ``order``: singles first, then sizes that grow
-    by a constant factor, at most ``growth``, to use all sites up."""
-    order = torch.as_tensor(order).long()
-    check_calls(num_calls, len(order))
-    spare = len(order) - num_calls  # what is left once every block has its one site
-    share = torch.tensor([growth**k for k in range(num_calls)], dtype=torch.float64)
-    extra = (share.cumsum(0) / share.sum() * spare).round().long().diff(prepend=torch.tensor([0]))
-    return list(order.split((1 + extra).sort().values.tolist()))
-
-
 # -- time grids of parallel schedules ------------------------------------------------------------
 
 
 def uniform_grid(noise: UniformNoise, num_calls: int) -> Tensor:
     """Times (num_calls + 1,) from 1 to 0 at which α rises in equal steps."""
-    return grid_of_progress(noise, num_calls, lambda progress: progress)
-
-
-def cosine_grid(noise: UniformNoise, num_calls: int) -> Tensor:
-    """Times at which 1 - α falls as cos(πk/2K): small steps while little is known."""
-    return grid_of_progress(noise, num_calls, lambda progress: 1 - (progress * math.pi / 2).cos())
-
-
-def grid_of_progress(
-    noise: UniformNoise, num_calls: int, rise: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """Times from 1 to 0 at which α has come ``rise(k/K)`` of its way."""
     check_calls(num_calls)
+    return grid_at(noise, torch.linspace(0, 1, num_calls + 1, dtype=torch.float64))
+
+
+def grid_at(noise: UniformNoise, progress: Tensor) -> Tensor:
+    """Times from 1 to 0 at which α has come this share of its way, (k,) from 0 to 1 -> (k,)."""
     low, high = noise.schedule.alpha(torch.tensor([1.0, 0.0], dtype=torch.float64))
-    progress = torch.linspace(0, 1, num_calls + 1, dtype=torch.float64)
-    grid = noise.schedule.time(low + (high - low) * rise(progress))
+    grid = noise.schedule.time(low + (high - low) * progress)
     grid[0], grid[-1] = 1, 0  # exactly, whatever rounding the inverse brings
     return grid
 

@@ -4,12 +4,16 @@ A step draws x_s from x_t with p_θ and adds to log w the logarithm of what the 
 this piece of path over what the sampler gives it, log k_{s→t}(x_t | x_s) - log p_θ(x_s | x_t).
 Every step has two directions:
 
-    reverse(denoiser, noise, x_t, t, s, generator) -> x_s, log_ratio      as the sampler goes
-    forward(denoiser, noise, x_s, t, s, generator) -> x_t, log_ratio      as the noise goes
+    reverse(calls, noise, at_t, s, generator) -> Move to x_s              as the sampler goes
+    forward(calls, noise, x_s, at_s, t, s, generator) -> Move to x_t      as the noise goes
 
-``log_ratio`` (b,) is the same function of the path in both.  Tokens are (b, d), times (b, d) or, if
-all states share them, (1, d); s <= t at every site, and a site with s = t stays.  A denoiser gives
-log P(x_0^i = v | x_t), (b, d, v).
+``at_t`` is the denoiser's answer at x_t and t, which it names.  What a step has asked about the
+states it ends at it hands on, and the next step has that for its start.  In reverse, whatever is
+random in an answer depends on the past of the path alone, and so E[w] = Z.  A forward run comes
+from what is the future then: there every answer is asked anew, and ``at_s`` is None at first.
+
+Tokens are (b, d), times (b, d) or, if all states share them, (1, d); s <= t at every site, and a
+site with s = t stays.
 """
 
 from __future__ import annotations
@@ -23,22 +27,32 @@ import torch
 from torch import Tensor
 
 from tcsis.noise import UniformNoise, draw_categorical, log_add, log_normalise, log_sum
+from tcsis.reverse.calls import Answer, Calls
+from tcsis.reverse.calls import Denoiser as Denoiser  # whoever takes a step has one
 
-Denoiser = Callable[[Tensor, Tensor], Tensor]
 Generator = torch.Generator | None
 Law = Callable[[UniformNoise, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
+@dataclass(frozen=True)
+class Move:
+    """Where a step ends, ``x`` (b, d), its ``log_ratio`` (b,), the same function of the path in
+    both directions, and the ``answer`` there, if it was asked for."""
+
+    x: Tensor
+    log_ratio: Tensor
+    answer: Answer | None = None
+
+
 class Step(Protocol):
     def reverse(
-        self, denoiser: Denoiser, noise: UniformNoise, x_t: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+        self, calls: Calls, noise: UniformNoise, at_t: Answer, s: Tensor, generator: Generator
+    ) -> Move: ...
 
     def forward(
-        self, denoiser: Denoiser, noise: UniformNoise, x_s: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+        self, calls: Calls, noise: UniformNoise, x_s: Tensor, at_s: Answer | None,
+        t: Tensor, s: Tensor, generator: Generator,
+    ) -> Move: ...  # fmt: skip
 
 
 # -- one call, all sites independent -------------------------------------------------------------
@@ -51,20 +65,20 @@ class Factorised:
     law: Law
 
     def reverse(
-        self, denoiser: Denoiser, noise: UniformNoise, x_t: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        log_p = self.law(noise, denoiser(x_t, t), x_t, t, s)
+        self, calls: Calls, noise: UniformNoise, at_t: Answer, s: Tensor, generator: Generator
+    ) -> Move:
+        log_p = self.law(noise, at_t.log_d, at_t.x, at_t.t, s)
         x_s = draw_categorical(log_p, generator=generator)
-        return x_s, noise.log_prob(x_t, x_s, t, s) - at(log_p, x_s)
+        return Move(x_s, noise.log_prob(at_t.x, x_s, at_t.t, s) - at(log_p, x_s))
 
     def forward(
-        self, denoiser: Denoiser, noise: UniformNoise, x_s: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        self, calls: Calls, noise: UniformNoise, x_s: Tensor, at_s: Answer | None,
+        t: Tensor, s: Tensor, generator: Generator,
+    ) -> Move:  # fmt: skip
         x_t = noise.draw(x_s, t, s, generator=generator)
-        log_p = self.law(noise, denoiser(x_t, t), x_t, t, s)
-        return x_t, noise.log_prob(x_t, x_s, t, s) - at(log_p, x_s)
+        at_t = calls.ask(x_t, t)
+        log_p = self.law(noise, at_t.log_d, x_t, t, s)
+        return Move(x_t, noise.log_prob(x_t, x_s, t, s) - at(log_p, x_s), at_t)
 
 
 def tweedie_law(noise: UniformNoise, log_d: Tensor, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
@@ -112,63 +126,3 @@ def at(log_p: Tensor, x: Tensor) -> Tensor:
 
 euler = Factorised(euler_law)
 tweedie = Factorised(tweedie_law)
-
-
-# -- between steps -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Refreshed:
-    """``step``, then ``num_moves`` heat-bath moves at the times s, each of one random noisy site.
-
-    With an exact denoiser a move is reversible for p_s and takes x_s closer to it.  With any
-    denoiser it is a kernel M from x to y, run as M from y to x in the noise direction, and
-    log M(y→x) - log M(x→y) enters the weight, so E[w] = Z stays exact.
-    """
-
-    step: Step
-    num_moves: int
-
-    def reverse(
-        self, denoiser: Denoiser, noise: UniformNoise, x_t: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        x, log_ratio = self.step.reverse(denoiser, noise, x_t, t, s, generator)
-        for _ in range(self.num_moves):
-            y, log_there, log_back = heat_bath(denoiser, noise, x, s, generator)
-            x, log_ratio = y, log_ratio + log_back - log_there
-        return x, log_ratio
-
-    def forward(
-        self, denoiser: Denoiser, noise: UniformNoise, x_s: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        moves = torch.zeros(len(x_s), dtype=torch.float64, device=x_s.device)
-        for _ in range(self.num_moves):
-            y, log_there, log_back = heat_bath(denoiser, noise, x_s, s, generator)
-            x_s, moves = y, moves + log_there - log_back
-        x_t, log_ratio = self.step.forward(denoiser, noise, x_s, t, s, generator)
-        return x_t, log_ratio + moves
-
-
-def heat_bath(
-    denoiser: Denoiser, noise: UniformNoise, x: Tensor, s: Tensor, generator: Generator
-) -> tuple[Tensor, Tensor, Tensor]:
-    """y, log M(x→y) and log M(y→x) for a redraw of one site with 0 < s < 1; states without one
-    stay.  The choice of the site has the same probability in both directions and is left out."""
-    noisy = ((s > 0) & (s < 1)).expand(x.shape)
-    some = noisy.any(-1)
-    weights = torch.where(some[:, None], noisy.double(), 1.0)
-    site = torch.multinomial(weights, 1, generator=generator)  # (b, 1)
-
-    def law(x: Tensor) -> Tensor:
-        cavity = denoiser(x, s) - noise.log_kernel(x, s)
-        log_score = log_normalise(through_kernel(noise, cavity, noise.alpha(x, s)))
-        return log_score.take_along_dim(site[..., None], 1).squeeze(1)  # (b, v)
-
-    there = law(x)
-    value = draw_categorical(there, generator=generator)[:, None]
-    y = torch.where(some[:, None], x.scatter(1, site, value), x)
-    log_there = there.gather(1, value).squeeze(1)
-    log_back = law(y).gather(1, x.gather(1, site)).squeeze(1)
-    return y, log_there.where(some, 0.0), log_back.where(some, 0.0)

@@ -23,6 +23,12 @@ sites have moved.  So log k(x_t|x_s) + log M'(x_s → x_m) - log q(x_m|x_t) - lo
 expectation Z for any denoiser, and a variance of third order for an exact one.
 
 At s = 0 the conditionals are the target's own, from ``log_ratios``.
+
+An estimate of D may be random.  Given the noise path and the answer ω_t at x_t, let ω_s follow from
+(x_s, ω_t), then x_m be drawn from M'(x_s → ·) as ω_s has it, then ω_m follow from (x_m, ω_t), or be
+ω_s where x_m = x_s.  All of these laws sum to one, and their density over the sampler's is the
+weight above, for the laws of ω cancel.  So E[w] = Z stays exact; it would not, if ω_s followed from
+ω_m, for then M' would know the x_m that it is to draw.
 """
 
 from __future__ import annotations
@@ -33,9 +39,10 @@ import torch
 from torch import Tensor
 
 from tcsis.noise import UniformNoise, draw_categorical, log_normalise
+from tcsis.reverse.calls import Answer, Calls
 from tcsis.reverse.steps import (
-    Denoiser,
     Generator,
+    Move,
     at,
     stay_where_still,
     through_kernel,
@@ -65,47 +72,54 @@ class Trapezoidal:
             raise ValueError(f"redraw is {self.redraw}: expected 0 < redraw <= 1")
 
     def reverse(
-        self, denoiser: Denoiser, noise: UniformNoise, x_t: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        q = tweedie_law(noise, denoiser(x_t, t), x_t, t, s)
+        self, calls: Calls, noise: UniformNoise, at_t: Answer, s: Tensor, generator: Generator
+    ) -> Move:
+        q = tweedie_law(noise, at_t.log_d, at_t.x, at_t.t, s)
         x_m = draw_categorical(q, generator=generator)
-        there = self.corrections(q, self.conditionals(denoiser, noise, q, x_m, x_t, t, s), x_m)
+        at_m = calls.ask(x_m, s, at_t) if bool(s.any()) else None
+        there = self.corrections(q, self.conditionals(noise, q, x_m, at_m, at_t, s), x_m)
         choice = draw_categorical(there, generator=generator)
         x_s = apply(choice, x_m, noise.num_values)
-        back = self.corrections(self.conditionals(denoiser, noise, q, x_s, x_t, t, s), q, x_s)
-        return x_s, self.log_ratio(noise, q, there, back, x_t, x_m, x_s, t, s)
+        at_s = None if at_m is None else calls.ask_changed(x_s, at_m, at_t)
+        back = self.corrections(self.conditionals(noise, q, x_s, at_s, at_t, s), q, x_s)
+        return Move(x_s, self.log_ratio(noise, q, there, back, at_t, x_m, x_s, s), at_s)
 
     def forward(
-        self, denoiser: Denoiser, noise: UniformNoise, x_s: Tensor, t: Tensor, s: Tensor,
-        generator: Generator,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        self, calls: Calls, noise: UniformNoise, x_s: Tensor, at_s: Answer | None,
+        t: Tensor, s: Tensor, generator: Generator,
+    ) -> Move:  # fmt: skip
         x_t = noise.draw(x_s, t, s, generator=generator)
-        q = tweedie_law(noise, denoiser(x_t, t), x_t, t, s)
-        back = self.corrections(self.conditionals(denoiser, noise, q, x_s, x_t, t, s), q, x_s)
+        at_t = calls.ask(x_t, t)
+        q = tweedie_law(noise, at_t.log_d, x_t, t, s)
+        if at_s is None and bool(s.any()):
+            at_s = calls.ask(x_s, s)
+        back = self.corrections(self.conditionals(noise, q, x_s, at_s, at_t, s), q, x_s)
         choice = draw_categorical(back, generator=generator)
         x_m = apply(choice, x_s, noise.num_values)
-        there = self.corrections(q, self.conditionals(denoiser, noise, q, x_m, x_t, t, s), x_m)
-        return x_t, self.log_ratio(noise, q, there, back, x_t, x_m, x_s, t, s)
+        at_m = None if at_s is None else calls.ask_changed(x_m, at_s)
+        there = self.corrections(q, self.conditionals(noise, q, x_m, at_m, at_t, s), x_m)
+        return Move(x_t, self.log_ratio(noise, q, there, back, at_t, x_m, x_s, s), at_t)
 
     def log_ratio(
         self, noise: UniformNoise, q: Tensor, there: Tensor, back: Tensor,
-        x_t: Tensor, x_m: Tensor, x_s: Tensor, t: Tensor, s: Tensor,
+        at_t: Answer, x_m: Tensor, x_s: Tensor, s: Tensor,
     ) -> Tensor:  # fmt: skip
         """log k(x_t|x_s) + log M'(x_s → x_m) - log q(x_m|x_t) - log M(x_m → x_s), (b,)."""
         log_m = there.gather(1, choice_between(x_m, x_s, noise.num_values)).squeeze(1)
         log_m_back = back.gather(1, choice_between(x_s, x_m, noise.num_values)).squeeze(1)
-        return noise.log_prob(x_t, x_s, t, s) + log_m_back - at(q, x_m) - log_m
+        return noise.log_prob(at_t.x, x_s, at_t.t, s) + log_m_back - at(q, x_m) - log_m
 
     def conditionals(
-        self, denoiser: Denoiser, noise: UniformNoise, q: Tensor, x: Tensor,
-        x_t: Tensor, t: Tensor, s: Tensor,
+        self, noise: UniformNoise, q: Tensor, x: Tensor, at_x: Answer | None, at_t: Answer,
+        s: Tensor,
     ) -> Tensor:  # fmt: skip
-        """log c_i(v) at x, (b, d, v)."""
-        if not bool(s.any()):
+        """log c_i(v) at x, (b, d, v), from the answer at x and s or, without one, at s = 0, from
+        the target."""
+        x_t, t = at_t.x, at_t.t
+        if at_x is None:
             ratios = self.target.log_ratios(x).double()
             return log_normalise(allowed(ratios) + noise.log_kernel(x_t, t))
-        cavity = denoiser(x, s) - noise.log_kernel(x, s)
+        cavity = at_x.log_d - noise.log_kernel(x, s)
         log_c = noise.log_kernel(x_t, t, s) + through_kernel(noise, cavity, noise.alpha(x, s))
         # a known site tells nothing about itself: while others are noisy it keeps its law
         log_c = torch.where((s == 0)[..., None], q, log_normalise(log_c))

@@ -27,19 +27,20 @@ from torch import Tensor
 
 from tcsis import identity, mcmc, reverse
 from tcsis.basics.checks import check_counts, make_generator
-from tcsis.draws import Draws, concatenate
+from tcsis.draws import Draws
 from tcsis.identity.paths import FromKernel
 from tcsis.identity.walkers import Walkers, climb, mean_conditionals, resample
 from tcsis.mcmc.posterior import sweep_walkers
 from tcsis.noise import UniformNoise
 from tcsis.reverse import schedules
+from tcsis.reverse.calls import Answer, Carrier, Denoiser, State
 from tcsis.reverse.schedules import Schedule
-from tcsis.reverse.steps import Denoiser, Step, tweedie
+from tcsis.reverse.steps import Step, tweedie
 from tcsis.targets.base import Target, counting
 from tcsis.targets.transformed import Tilted
 
 Estimator = Callable[[Target, UniformNoise, torch.Generator], Denoiser]
-"""Makes a denoiser for one batch of paths."""
+"""Makes a denoiser that draws from the generator."""
 
 BATCH_SIZE = 2_048
 
@@ -53,13 +54,14 @@ def fresh(estimate: Callable[..., Tensor], **settings: Any) -> Estimator:
     return start
 
 
-@dataclass
-class CarriedWalkers:
-    """A denoiser that keeps ``num_walkers`` posterior walkers x_0 for every path.
+@dataclass(frozen=True)
+class CarriedWalkers(Carrier):
+    """A denoiser with ``num_walkers`` posterior walkers x_0 for every path.
 
-    They are annealed at the first call.  At each later one they are weighed by
+    Without an answer before they are annealed.  From one on, they are weighed by
     k_s(x_s | x_0)/k_t(x_t | x_0), which turns the old posterior into the new, resampled where the
     weights have become uneven, and swept; the denoiser is the weighted mean of their conditionals.
+    Their state is x_0 (b, k, d) and their log weights (b, k).
     """
 
     target: Target
@@ -68,15 +70,13 @@ class CarriedWalkers:
     num_walkers: int
     num_rungs: int
     num_sweeps: int
-    walkers: Walkers | None = None
-    last: tuple[Tensor, Tensor] | None = None
 
-    def __call__(self, x_t: Tensor, t: Tensor) -> Tensor:
-        fields = self.noise.log_kernel(x_t, t).to(self.target.dtype)[:, None]
-        walkers = self.follow(x_t, t) if self.walkers else self.anneal(x_t, t, fields)
+    def follow(self, x: Tensor, t: Tensor, before: Answer | None) -> tuple[Tensor, State]:
+        fields = self.noise.log_kernel(x, t).to(self.target.dtype)[:, None]
+        walkers = self.anneal(x, t, fields) if before is None else self.carry(x, t, before)
         x_0 = sweep_walkers(self.target, fields, walkers.x_0, self.num_sweeps, self.generator)
-        self.walkers, self.last = replace(walkers, x_0=x_0), (x_t.clone(), t)
-        return mean_conditionals(Tilted(self.target, fields), x_0, walkers.log_weight)
+        log_d = mean_conditionals(Tilted(self.target, fields), x_0, walkers.log_weight)
+        return log_d, (x_0, walkers.log_weight)
 
     def anneal(self, x_t: Tensor, t: Tensor, fields: Tensor) -> Walkers:
         """Walkers from the kernel to the posterior, (b, k, d)."""
@@ -86,16 +86,17 @@ class CarriedWalkers:
         )
         return climb(self.target, x_t, FromKernel(fields), x_0, self.num_rungs, 1, self.generator)
 
-    def follow(self, x_s: Tensor, s: Tensor) -> Walkers:
-        """The walkers of the step before, reweighted and resampled for the posterior given x_s."""
-        assert self.walkers is not None and self.last is not None
-        (x_t, t), x_0 = self.last, self.walkers.x_0
-        gain = self.log_likelihood(x_s, x_0, s) - self.log_likelihood(x_t, x_0, t)
-        log_weight = self.walkers.log_weight + gain
+    def carry(self, x_s: Tensor, s: Tensor, before: Answer) -> Walkers:
+        """The walkers of the answer before, reweighted and resampled for the posterior at x_s."""
+        x_0, log_weight = before.state
+        t = before.t.expand(x_s.shape)
+        gain = self.log_likelihood(x_s, x_0, s) - self.log_likelihood(before.x, x_0, t)
+        log_weight = log_weight + gain
         # a path may take a value that none of its walkers holds: they are put there, and sweep
         lost = log_weight.isneginf().all(1)
         log_weight = log_weight.masked_fill(lost[:, None], 0.0)
-        walkers = resample(replace(self.walkers, log_weight=log_weight), self.generator)
+        taken = torch.zeros_like(log_weight[:, 0])
+        walkers = resample(Walkers(x_0, log_weight, taken), self.generator)
         # so is what is left without weight, to stand where sweeps can move it
         put = torch.where((s == 0)[:, None], x_s[:, None], walkers.x_0)
         return replace(walkers, x_0=put)
@@ -139,14 +140,10 @@ class ReverseSampler:
         if schedule is None:
             schedule = default_schedule(self.target)
         generator = make_generator(seed, "reverse", self.target.device)
-        parts = []
-        for rows in torch.arange(n).split(batch_size):
-            denoiser = self.estimator(self.target, self.noise, generator)
-            part = reverse.sample(
-                self.target, denoiser, self.noise, schedule, step, len(rows), generator=generator
-            )
-            parts.append(part)
-        return concatenate(parts)
+        return reverse.sample(
+            self.target, self.estimator(self.target, self.noise, generator), self.noise,
+            schedule, step, n, generator=generator, batch_size=batch_size,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
