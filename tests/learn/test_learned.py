@@ -1,6 +1,5 @@
 """Trained models: the same after a file, with the target they belong to, and on other schedules."""
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,17 @@ import torch
 
 from tcsis import reverse
 from tcsis.exact import Enumeration
-from tcsis.learn import assemble, checkpoint, presets
+from tcsis.learn import checkpoint, presets
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.learned import Learned, load
 from tcsis.learn.training import Run
-from tcsis.noise import Cosine, UniformNoise
+from tcsis.noise import LogLinear, UniformNoise
 from tcsis.reverse import schedules
 from tcsis.reverse.steps import euler, tweedie
 from tcsis.targets import RBM, Ising, Pairwise, Potts, SpinGlass, Target, from_callable
 
-COMBINATIONS = list(itertools.product(["self-normalized", "unbiased"], ["sequential", "parallel"]))
+METHODS = ["autoregressive", "self-normalized", "unbiased"]
+DIFFUSIONS = METHODS[1:]
 
 
 def normal(*shape: int, seed: int) -> torch.Tensor:
@@ -44,10 +44,10 @@ TARGETS: dict[str, Target] = {
 def make(awake: Callable) -> Callable[..., Learned]:
     """A model of random weights, in the precision that it is saved in."""
 
-    def making(target: Target, method: str, schedule: str, **changes: Any) -> Learned:
-        config = presets.tiny(target, method, schedule)
-        config = config.model_copy(update={"num_calls": 6, **changes})
-        module = awake(assemble.make_model(config, target, seed=0), scale=0.1)
+    def making(target: Target, method: str, **changes: Any) -> Learned:
+        few = {"num_calls": 6} if method in DIFFUSIONS else {}
+        config = presets.tiny(target, method).changed(method={**few, **changes})
+        module = awake(config.new_model(target, seed=0), scale=0.1)
         history = [{"step": 3, "ess": 0.5}]
         return Learned(target, config, module.float().eval(), history, 1.5, 700.0)
 
@@ -58,12 +58,12 @@ def make(awake: Callable) -> Callable[..., Learned]:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize(("method", "schedule"), COMBINATIONS)
+@pytest.mark.parametrize("method", METHODS)
 def test_a_saved_model_draws_the_same(
-    method: str, schedule: str, name: str, make: Callable, tmp_path: Path
+    method: str, name: str, make: Callable, tmp_path: Path
 ) -> None:
     target = TARGETS[name]
-    model = make(target, method, schedule)
+    model = make(target, method)
     model.save(tmp_path)
     again = load(tmp_path, target if name == "callable" else None)
     assert again.config == model.config
@@ -78,19 +78,19 @@ def test_a_saved_model_draws_the_same(
     assert not torch.equal(here.x, model.sample(40, seed=2).x)
 
 
-@pytest.mark.parametrize("method", ["self-normalized", "unbiased"])
+@pytest.mark.parametrize("method", DIFFUSIONS)
 def test_what_a_run_is_averaged_to_counts_its_densities(method: str, tmp_path: Path) -> None:
     """The model in training and the same one from a file tell the same cost."""
     target = TARGETS["rbm"]
-    run = Run(target, presets.tiny(target, method, "parallel"), seed=0, time_budget=None)
+    run = Run(target, presets.tiny(target, method), seed=0, time_budget=None)
     model = run.learned()
     model.save(tmp_path)
-    costs = [m.sample(10, steps=4).num_density_calls for m in (model, load(tmp_path))]
+    costs = [m.sample(10, calls=4).num_density_calls for m in (model, load(tmp_path))]
     assert costs[0] == costs[1] > 10
 
 
 def test_a_function_has_to_be_passed_again(make: Callable, tmp_path: Path) -> None:
-    make(TARGETS["callable"], "self-normalized", "sequential").save(tmp_path)
+    make(TARGETS["callable"], "autoregressive").save(tmp_path)
     with pytest.raises(ValueError, match=r"pass the target, as in tcsis.load"):
         load(tmp_path)
     with pytest.raises(ValueError, match="num_sites = 5 and the saved model 4"):
@@ -113,7 +113,7 @@ def test_a_function_has_to_be_passed_again(make: Callable, tmp_path: Path) -> No
 def test_another_target_is_refused(
     name: str, other: Target, make: Callable, tmp_path: Path
 ) -> None:
-    make(TARGETS[name], "self-normalized", "sequential").save(tmp_path)
+    make(TARGETS[name], "autoregressive").save(tmp_path)
     with pytest.raises(ValueError, match="expected the target it was trained on"):
         load(tmp_path, other)
     assert load(tmp_path, TARGETS[name]).target is TARGETS[name]
@@ -125,7 +125,7 @@ def test_what_is_no_model_is_refused(make: Callable, tmp_path: Path) -> None:
         load(tmp_path / "other")
     with pytest.raises(CheckpointError, match="no checkpoint in"):
         load(tmp_path / "nowhere")
-    make(TARGETS["ising"], "self-normalized", "sequential").save(tmp_path / "model")
+    make(TARGETS["ising"], "autoregressive").save(tmp_path / "model")
     tensors, data = checkpoint.load(tmp_path / "model")
     del tensors["model/network.w1"]
     checkpoint.save(tmp_path / "model", tensors, data)
@@ -134,35 +134,46 @@ def test_what_is_no_model_is_refused(make: Callable, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_checkpoint_of_older_methods_is_refused_in_one_sentence(
+    make: Callable, tmp_path: Path
+) -> None:
+    make(TARGETS["ising"], "autoregressive").save(tmp_path)
+    tensors, data = checkpoint.load(tmp_path)
+    data["config"]["method"] = "self-normalized"  # as they were told apart before
+    checkpoint.save(tmp_path, tensors, data)
+    with pytest.raises(CheckpointError, match="whose methods went by other names") as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
 # -- draws -----------------------------------------------------------------------------------------
 
 
-def test_sequential_models_have_one_schedule(make: Callable) -> None:
-    model = make(TARGETS["ising"], "self-normalized", "sequential")
+def test_the_autoregressive_method_has_one_schedule(make: Callable) -> None:
+    model = make(TARGETS["ising"], "autoregressive")
     assert len(model.module.order) == 6
-    assert model.sample(5, steps=6).num_network_calls == 5 * 6
-    assert model.sample(5, steps=24).num_network_calls == 5 * 6
+    assert model.sample(5).num_network_calls == 5 * 6
     assert torch.equal(model.schedule().times, model.module.schedule.times)
-    with pytest.raises(ValueError, match="steps is 5: a sequential model takes one call for each"):
-        model.sample(5, steps=5)
     parallel = schedules.parallel(9, [1.0, 0.5, 0.0])
-    for options in ({"schedule": parallel}, {"step": euler}):
-        with pytest.raises(ValueError, match='train with schedule="parallel"'):
+    for options in ({"calls": 5}, {"calls": 6}, {"schedule": parallel}, {"step": euler}):
+        with pytest.raises(ValueError, match="one call for each of its 6 sites: leave them out"):
             model.sample(5, **options)
     with pytest.raises(ValueError, match="n is 0"):
         model.sample(0)
 
 
-@pytest.mark.parametrize("method", ["self-normalized", "unbiased"])
-def test_parallel_models_take_as_many_steps_as_asked(method: str, make: Callable) -> None:
-    model = make(TARGETS["ising"], method, "parallel", reverse_step="tweedie")
+@pytest.mark.parametrize("method", DIFFUSIONS)
+def test_diffusions_take_as_many_calls_as_asked(method: str, make: Callable) -> None:
+    model = make(TARGETS["ising"], method, step={"kind": "tweedie"})
     assert model.sample(10).num_network_calls == 10 * 6
-    assert model.sample(10, steps=3).num_network_calls == 10 * 3
-    assert model.sample(10, step=tweedie, steps=3, batch_size=4).x.shape == (10, 9)
-    corrected = make(TARGETS["ising"], method, "parallel", reverse_step="trapezoidal")
-    assert corrected.sample(200, steps=24).num_network_calls == pytest.approx(200 * 24, rel=0.2)
+    assert model.sample(10, calls=3).num_network_calls == 10 * 3
+    assert model.sample(10, step=tweedie, calls=3, batch_size=4).x.shape == (10, 9)
+    corrected = make(TARGETS["ising"], method, step={"kind": "trapezoidal"})
+    assert corrected.sample(200, calls=24).num_network_calls == pytest.approx(200 * 24, rel=0.2)
 
 
+SCORES = {"objective": {"kind": "score-entropy"}, "noise_eps": 1e-3}
+NO_CROWD = {"preconditioning": {"kind": "density"}}
 SCHEDULES = {
     "parallel": schedules.parallel(9, [1.0, 0.6, 0.2, 0.0]),
     "sequential": schedules.sequential([4, 0, 8, 2, 6, 1, 3, 5, 7]),
@@ -177,18 +188,18 @@ SCHEDULES = {
     [
         *(("self-normalized", {}, name) for name in SCHEDULES),
         # a score that is wrong near t = 1 leaves values out, so only where none is needed there
-        ("self-normalized", {"objective": "score-entropy", "noise_eps": 1e-3}, "parallel"),
+        ("self-normalized", SCORES, "parallel"),
         # states of a crowd that has not been gathered make for weights of little use
-        ("unbiased", {"scores": "taylor", "crowd_size": 0}, "parallel"),
-        ("unbiased", {"scores": "assembled", "crowd_size": 0}, "parallel"),
+        ("unbiased", {"scores": {"kind": "taylor"}, **NO_CROWD}, "parallel"),
+        ("unbiased", {"scores": {"kind": "assembled"}, **NO_CROWD}, "parallel"),
     ],
 )
-def test_parallel_models_serve_any_schedule(
+def test_diffusions_serve_any_schedule(
     method: str, changes: dict, schedule: str, make: Callable
 ) -> None:
     """E[w] = Z with random weights: log Z from 1,000 draws within 4.5 standard errors, 7e-6."""
     target = TARGETS["ising"]
-    model = make(target, method, "parallel", **changes)
+    model = make(target, method, **changes)
     draws = model.sample(1_000, schedule=SCHEDULES[schedule], step=tweedie, seed=4)
     assert 0.05 < draws.ess < 0.999
     assert abs(draws.log_z - Enumeration(target).log_z) < 4.5 * draws.log_z_error
@@ -197,10 +208,10 @@ def test_parallel_models_serve_any_schedule(
 @pytest.mark.statistical
 def test_the_denoiser_serves_the_reverse_loop_with_other_noise(make: Callable) -> None:
     """The weights hold for whatever noise the loop uses: E[w] = Z within 4.5 standard errors."""
-    model = make(TARGETS["ising"], "self-normalized", "parallel")
-    grid = schedules.cosine_grid(UniformNoise(2), 6)
+    model = make(TARGETS["ising"], "self-normalized")
+    noise = UniformNoise(2, LogLinear(eps=0.2))
+    grid = schedules.uniform_grid(noise, 6)
     draws = reverse.sample(
-        model.target, model.denoiser, UniformNoise(2, Cosine()), schedules.parallel(9, grid),
-        n=1_000, seed=0,
-    )  # fmt: skip
+        model.target, model.denoiser, noise, schedules.parallel(9, grid), n=1_000, seed=0
+    )
     assert abs(draws.log_z - Enumeration(model.target).log_z) < 4.5 * draws.log_z_error

@@ -12,14 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.exact import Enumeration
-from tcsis.learn import assemble, estimates, losses, presets
-from tcsis.learn.config import Part
-from tcsis.learn.models.labels import ByName
+from tcsis.learn import estimators, losses, presets
+from tcsis.learn.buffers import Buffer
+from tcsis.learn.config import Config
+from tcsis.learn.estimators import DenoiserEstimator, Estimate, Warm
+from tcsis.learn.method import Loss
 from tcsis.learn.models.marginal import NUM_KNOTS
-from tcsis.learn.models.sequential import Sequential, log_target
+from tcsis.learn.times import mixed_times, shared_times
 from tcsis.noise import LogLinear, UniformNoise
-from tcsis.reverse.schedules import last_class, remaining
-from tcsis.targets import Ising, Potts, Target
+from tcsis.targets import Ising, Target
 
 DOUBLE = {"dtype": torch.float64}
 SPINS = Ising(2, 0.25, 0.3, **DOUBLE)
@@ -28,93 +29,9 @@ TABLE = Enumeration(SPINS)
 STATES = TABLE.states(torch.arange(16))
 
 
-# -- sequential ------------------------------------------------------------------------------------
-
-
-def exact_sequential(target: Target) -> Sequential:
-    """The model of a 2×2 lattice, where two sites are drawn one by one, with the exact law."""
-    table, v = Enumeration(target), target.num_values
-    last = last_class(target)
-    order = remaining(4, last)
-    model = Sequential(v, order, last, ByName(v), width=4).double()
-    joint = table.pair_marginals[order[0], :, order[1]]  # P(first = u, second = v)
-    log_second = (joint / joint.sum(1, keepdim=True)).log()
-    with torch.no_grad():
-        # the network gives logits against the first value
-        first, second = joint.sum(1).log(), log_second[:, 1:] - log_second[:, :1]
-        model.network.bias[0, 0] = first[1:] - first[0]
-        model.network.bias[1, 0] = second.mean(0)
-        rows = (second[1:] - second[:1]) / 2 if v == 2 else second
-        model.network.linear[1, : len(rows)] = rows
-        model.centre.fill_(table.log_z)
-    return model
-
-
-COMPARISONS = {
-    "conditionals": losses.by_conditionals,
-    "spread": losses.by_spread,
-    "itakura-saito": losses.by_itakura_saito,
-    "squares": losses.by_squares,
-    "score entropy": losses.by_score_entropy,
-}
-LATTICES = {"ising": SPINS, "potts": Potts(2, 3, 0.5, **DOUBLE)}
-
-
-@pytest.mark.parametrize("lattice", LATTICES)
-@pytest.mark.parametrize("name", COMPARISONS)
-def test_sequential_losses_are_least_at_the_exact_law(name: str, lattice: str) -> None:
-    target = LATTICES[lattice]
-    model, table = exact_sequential(target), Enumeration(target)
-    x = table.states(torch.arange(table.num_states))
-    loss = losses.sequential(COMPARISONS[name](model, target))
-    generator = torch.Generator().manual_seed(0)
-
-    def mean_loss() -> Tensor:
-        """Under p; spreads, which compare the states of a batch, over all of them at once."""
-        if name in ("spread", "squares"):
-            return loss(x, generator)[0]
-        parts = [p * loss(row[None], generator)[0] for row, p in zip(x, table.p, strict=True)]
-        return torch.stack(parts).sum()
-
-    model.log_scale.fill_(table.log_density.max())
-    least = mean_loss()
-    least.backward()
-    for key, weights in model.named_parameters():
-        assert weights.grad is None or weights.grad.abs().max() < 1e-9, key
-    if name != "conditionals":  # which compares with single draws, and so is never zero
-        assert least.abs().item() < 1e-12
-    for key, weights in model.named_parameters():
-        if weights.grad is None or key.endswith(("w1", "b1", "w2", "b2")):
-            continue
-        for sign in (0.1, -0.1):
-            step = sign * torch.randn(weights.shape, generator=generator, **DOUBLE)
-            with torch.no_grad():
-                weights += step
-                assert mean_loss() > least.detach() - 1e-12, key
-                weights -= step
-    with torch.no_grad():
-        model.network.bias[0, 0, 0] += 0.1
-        assert mean_loss() > least.detach() + 1e-4
-
-
-def test_sequential_losses_put_the_states_back() -> None:
-    loss = losses.sequential(losses.by_spread(exact_sequential(SPINS), SPINS))
-    _, back = loss(STATES, torch.Generator())
-    assert torch.equal(back, STATES)
-
-
-def test_score_entropy_sets_its_scale_from_the_first_batch() -> None:
-    model = exact_sequential(SPINS)
-    with torch.no_grad():
-        model.network.bias += 0.3
-    compare = losses.by_score_entropy(model, SPINS)
-    assert bool(model.log_scale.isneginf())
-    assert bool(compare(STATES).isfinite())
-    largest = log_target(model, SPINS, STATES).max()
-    assert model.log_scale.item() == pytest.approx(largest.item())
-    loss, again = compare(STATES[:4]), compare(STATES[:4])
-    assert bool(loss.isfinite()) and again > loss  # the same, in units that have begun to sink
-    assert model.log_scale < largest
+def make_loss(config: Config, model: nn.Module) -> Loss:
+    buffer = Buffer(config.buffer, SPINS, STATES.clone())
+    return config.algorithm.loss(model, SPINS, buffer)
 
 
 # -- any times -------------------------------------------------------------------------------------
@@ -292,35 +209,33 @@ def test_scales_are_kept_by_time() -> None:
 @pytest.mark.parametrize("objective", ["path", "cross-entropy"])
 def test_sites_that_are_known_leave_the_slope_finite(objective: str, awake: Callable) -> None:
     """At α = 1 a model knows a site, at α = 0 nothing of it: both in one batch."""
-    config = presets.tiny(SPINS, "self-normalized", "parallel")
-    config = config.model_copy(update={"objective": objective, "times": "mixed"})
-    model = awake(assemble.make_model(config, SPINS, seed=0))
-    loss = assemble.make_loss(config, SPINS, model)
+    config = presets.tiny(SPINS, "self-normalized").changed(
+        method={"objective": {"kind": objective}, "times": {"kind": "mixed"}}
+    )
+    model = awake(config.new_model(SPINS, seed=0))
+    loss = make_loss(config, model)
     loss(STATES.repeat(8, 1), torch.Generator().manual_seed(0))[0].backward()
     for key, weights in model.named_parameters():
         assert bool(weights.grad.isfinite().all()) and weights.grad.abs().max() > 0, key
 
 
 def test_a_second_head_that_nothing_trains_is_refused() -> None:
-    config = presets.tiny(SPINS, "unbiased", "parallel")
-    estimator = Part(name="log_marginal", settings={"num_samples": 4})
-    config = config.model_copy(update={"estimator": estimator})
-    model = assemble.make_model(config, SPINS, seed=0)
+    config = presets.tiny(SPINS, "unbiased")
+    estimator = {"kind": "log_marginal", "num_samples": 4}
     with pytest.raises(ValueError, match="log_marginal trains the marginal alone: expected"):
-        assemble.make_loss(config, SPINS, model)
-    config = config.model_copy(update={"scores": "taylor"})
-    assemble.make_loss(config, SPINS, model)
+        config.changed(method={"estimator": estimator})
+    config.changed(method={"estimator": estimator, "scores": {"kind": "taylor"}})
 
 
 def test_estimates_by_noise_keep_their_rows() -> None:
     """Every state has the answer of its own half, in its own place."""
 
-    def marked(mark: float) -> estimates.Estimate:
+    def marked(mark: float) -> Estimate:
         return lambda x_t, t, x_0, generator: (x_t[:, 0] + mark, x_0 + 10)
 
     x = torch.arange(6)[:, None].expand(6, 2)
     t = torch.tensor([0.1, 0.9, 0.6, 0.2, 0.8, 0.4], dtype=torch.float64)[:, None].expand(6, 2)
-    estimate = estimates.by_noise(UniformNoise(2), marked(0.25), marked(0.75))
+    estimate = estimators.by_noise(UniformNoise(2), marked(0.25), marked(0.75))
     hat, x_0 = estimate(x, t, x, torch.Generator())
     assert hat.tolist() == [0.25, 1.75, 2.75, 3.25, 4.75, 5.25]
     assert torch.equal(x_0, x + 10)
@@ -330,11 +245,10 @@ def test_estimates_by_noise_keep_their_rows() -> None:
 
 @pytest.mark.parametrize("name", ["joint_annealed", "joint_guided"])
 def test_walkers_train_both_heads(name: str, awake: Callable) -> None:
-    config = presets.tiny(SPINS, "unbiased", "parallel")
-    estimator = Part(name=name, settings={"num_chains": 2, "num_rungs": 2})
-    config = config.model_copy(update={"estimator": estimator})
-    model = awake(assemble.make_model(config, SPINS, seed=0))
-    loss = assemble.make_loss(config, SPINS, model)
+    estimator = {"kind": name, "num_chains": 2, "num_rungs": 2}
+    config = presets.tiny(SPINS, "unbiased").changed(method={"estimator": estimator})
+    model = awake(config.new_model(SPINS, seed=0))
+    loss = make_loss(config, model)
     loss(STATES.repeat(8, 1), torch.Generator().manual_seed(0))[0].backward()
     for key, weights in model.named_parameters():
         if weights.requires_grad:
@@ -356,7 +270,7 @@ def test_a_batch_is_noised_estimated_compared_and_put_back() -> None:
         return hat
 
     x_0 = torch.zeros(4_000, 4, dtype=torch.long)
-    loss, back = losses.denoising(NOISE, losses.shared_times, estimate, compare)(
+    loss, back = losses.denoising(NOISE, shared_times, estimate, compare)(
         x_0, torch.Generator().manual_seed(0)
     )
     assert loss.item() == 7
@@ -368,7 +282,7 @@ def test_a_batch_is_noised_estimated_compared_and_put_back() -> None:
 
 
 def test_shared_times_are_one_in_each_interval() -> None:
-    t = losses.shared_times(torch.zeros(100, 4), torch.Generator().manual_seed(0))
+    t = shared_times(torch.zeros(100, 4), torch.Generator().manual_seed(0))
     assert torch.equal(t, t[:, :1].expand(100, 4))
     assert torch.equal((t[:, 0] * 100).floor().long().sort().values, torch.arange(100))
     assert not torch.equal(t, t.sort(0).values)
@@ -379,7 +293,7 @@ def test_mixed_times_are_what_schedules_meet() -> None:
     numbers of them from none to all but one; shares within 4.5 standard errors of 4,000 states."""
     order = torch.tensor([2, 0, 3, 1])
     generator = torch.Generator().manual_seed(0)
-    t = losses.mixed_times(order)(torch.zeros(4_000, 4), generator)
+    t = mixed_times(order)(torch.zeros(4_000, 4), generator)
     decided = ((t == 0) | (t == 1)).all(1)
     assert decided.double().mean().item() == pytest.approx(0.5, abs=0.036)
     shared = t[~decided]
@@ -394,25 +308,30 @@ def test_mixed_times_are_what_schedules_meet() -> None:
         assert share == pytest.approx((at_random + (0.25 if k < 4 else 0)) / 2, abs=0.045), k
 
 
+class ExactDenoiser(DenoiserEstimator):
+    kind: str = "exact"
+
+    def denoiser(self, target: Target, noise: UniformNoise) -> Estimate:
+        return lambda x_t, t, x_0, generator: (TABLE.denoiser(noise, x_t, t), x_0)
+
+
 def test_estimates() -> None:
-    """``warm`` moves x_0 on, ``from_noise`` does not, ``as_score`` converts."""
+    """``warm`` moves x_0 on, others do not, and a score is that of its denoiser."""
     generator = torch.Generator().manual_seed(0)
     t = torch.linspace(0.1, 0.9, 16, **DOUBLE)[:, None].expand(16, 4)
     x_t = NOISE.draw(STATES, t, generator=generator)
-    log_d, moved = estimates.warm(SPINS, NOISE, num_sweeps=2)(x_t, t, STATES, generator)
+    log_d, moved = Warm(num_sweeps=2).denoiser(SPINS, NOISE)(x_t, t, STATES, generator)
     assert log_d.shape == (16, 4, 2) and moved.shape == STATES.shape
     assert not torch.equal(moved, STATES)
-
-    def exact(target: Target, noise: UniformNoise, x: Tensor, t: Tensor, **_: object) -> Tensor:
-        return TABLE.denoiser(noise, x, t)
-
-    plain = estimates.from_noise(exact, SPINS, NOISE)
-    log_d, same = plain(x_t, t, STATES, generator)
-    assert torch.equal(same, STATES)
-    log_score, same = estimates.as_score(NOISE, plain)(x_t, t, STATES, generator)
+    log_d, same = estimators.Marginalised(num_samples=4).denoiser(SPINS, NOISE)(
+        x_t, t, STATES, generator
+    )
+    assert log_d.shape == (16, 4, 2) and torch.equal(same, STATES)
+    score = ExactDenoiser().log_score(SPINS, NOISE)
+    log_score, same = score(x_t, t, STATES, generator)
     assert torch.equal(same, STATES)
     torch.testing.assert_close(log_score, TABLE.log_score(NOISE, x_t, t), rtol=0, atol=1e-9)
-    near, _ = estimates.as_score(NOISE, plain)(x_t, 0 * t, STATES, generator)
+    near, _ = score(x_t, 0 * t, STATES, generator)
     assert not bool(near.isnan().any())
 
 
@@ -422,8 +341,8 @@ def test_warm_trains_to_the_exact_denoiser() -> None:
     standard errors of zero, false alarms 7e-6; and far from it at a wrong one."""
     model = Tilted()
     generator = torch.Generator().manual_seed(3)
-    estimate = estimates.warm(SPINS, NOISE)
-    loss = losses.denoising(NOISE, losses.shared_times, estimate, losses.denoisers(model))
+    estimate = Warm().denoiser(SPINS, NOISE)
+    loss = losses.denoising(NOISE, shared_times, estimate, losses.denoisers(model))
 
     def score() -> float:
         slopes = []
@@ -437,18 +356,3 @@ def test_warm_trains_to_the_exact_denoiser() -> None:
     with torch.no_grad():
         model.tilt.fill_(0.3)
     assert score() > 8
-
-
-def test_squares_teach_the_network_what_the_spread_does_and_log_z_beside() -> None:
-    taught = []
-    for make in (losses.by_spread, losses.by_squares):
-        model = exact_sequential(SPINS)
-        with torch.no_grad():
-            model.network.bias[0, 0] += 0.3
-            model.centre -= 2
-        loss, _ = losses.sequential(make(model, SPINS))(STATES, torch.Generator())
-        loss.backward()
-        taught.append((model.network.bias.grad, float(model.log_z.detach())))
-    (by_spread, left), (by_squares, moved) = taught
-    torch.testing.assert_close(by_spread, by_squares)
-    assert left < moved < TABLE.log_z  # towards it

@@ -82,9 +82,6 @@ def test_formulas_by_hand() -> None:
     assert scaled == pytest.approx((p - p_hat * 0.2 + p_hat * (0.9 - 1)) / math.exp(0.5))
     log_d, log_hat = torch.tensor([[[0.25, 0.75]]]).log(), torch.tensor([[[1.0, 0.0]]]).log()
     assert objectives.cross_entropy(log_d, log_hat).item() == pytest.approx(math.log(4))
-    log_ratio = torch.tensor([1.0, 2.0, 4.0])
-    assert objectives.spread(log_ratio).item() == pytest.approx(7 / 3 / 2)
-    assert objectives.spread(log_ratio + 100).item() == pytest.approx(7 / 3 / 2)
 
 
 def test_score_entropy_leaves_the_present_value_out() -> None:
@@ -116,14 +113,6 @@ def test_denoisers_may_be_zero() -> None:
     assert bool(slope.isfinite().all())
     # and a model that knows as much agrees
     assert objectives.cross_entropy(hat, hat).item() == 0
-
-
-def test_spread_vanishes_state_by_state() -> None:
-    log_q, log_p = normal(6, seed=1).requires_grad_(), normal(6, seed=1) + 12.5
-    (slope,) = torch.autograd.grad(objectives.spread(log_p - log_q), log_q)
-    assert slope.abs().max() < 1e-12
-    (slope,) = torch.autograd.grad(objectives.spread(log_p + normal(6, seed=2) - log_q), log_q)
-    assert slope.abs().min() > 1e-3
 
 
 def test_itakura_saito_goes_on_smoothly_beyond_the_cut() -> None:

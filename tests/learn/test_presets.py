@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from tcsis.learn import assemble, presets
-from tcsis.learn.config import Config, Part, parse
+from tcsis.basics.frozen import models_in, parse
+from tcsis.learn import presets
+from tcsis.learn.autoregressive import CausalLaw
+from tcsis.learn.buffers import Buffer
+from tcsis.learn.config import Config
 from tcsis.learn.models.diffusion import DenoiserModel, ScoreModel
 from tcsis.learn.models.marginal import MarginalModel
-from tcsis.learn.models.sequential import Sequential
-from tcsis.learn.trainer import choose_preset
 from tcsis.targets import RBM, Ising, Pairwise, Potts, Target, from_callable
 
 CHAIN = Pairwise([[i, i + 1] for i in range(6)], torch.ones(6, 2, 2).triu(), torch.zeros(7, 2))
@@ -24,18 +25,17 @@ TARGETS: dict[str, Target] = {
     "rbm": RBM(torch.ones(5, 3), torch.zeros(5), torch.zeros(3)),
     "callable": from_callable(lambda x: -x.sum(1).double(), 5, 3),
 }
-COMBINATIONS = {
-    ("self-normalized", "sequential"): Sequential,
-    ("unbiased", "sequential"): Sequential,
-    ("self-normalized", "parallel"): DenoiserModel,
-    ("unbiased", "parallel"): MarginalModel,
+MODELS = {
+    "autoregressive": CausalLaw,
+    "self-normalized": DenoiserModel,
+    "unbiased": MarginalModel,
 }
 
 
 # -- the paper -------------------------------------------------------------------------------------
 
 TABLE_1 = {
-    # side, method: estimator, N, proposal and its settings, rate, steps, dtype
+    # side, method: estimator, N, buffer and its settings, rate, steps, dtype
     (4, "self-normalized"): ("naive", 500, "uniform", {}, 1e-5, 50_000, "float32"),
     (4, "unbiased"): (
         "log_marginal", 100, "mcmc", {"kernel": "gwg", "num_steps": 1_000}, 1e-4, 50_000, "float32",
@@ -54,21 +54,24 @@ TABLE_1 = {
 def test_paper_is_table_1(side: int, method: str) -> None:
     target = Ising(side, 0.28)
     config = presets.paper(target, method)
-    estimator, n, proposal, settings, rate, steps, dtype = TABLE_1[side, method]
-    assert config.method == method
-    assert config.schedule == "parallel"
-    assert config.objective == "score-entropy"
-    assert (config.estimator.name, config.estimator.settings) == (estimator, {"num_samples": n})
-    assert config.proposal.name == proposal
-    assert settings.items() <= config.proposal.settings.items()
+    estimator, n, buffer, settings, rate, steps, dtype = TABLE_1[side, method]
+    chosen = config.method
+    assert chosen.kind == method
+    assert chosen.objective.kind == "score-entropy"
+    assert (chosen.estimator.kind, chosen.estimator.num_samples) == (estimator, n)
+    assert config.buffer.kind == buffer
+    assert settings.items() <= config.buffer.model_dump().items()
     assert config.optimisation.learning_rate == rate
     assert config.optimisation.batch_size == 64
     assert config.optimisation.ema == 0.999
     assert config.num_steps == steps
     assert config.dtype == dtype
-    assert config.preconditioned == (method == "unbiased")
-    assert config.network.name == "dit"
-    model = assemble.make_model(config, target, seed=0)
+    if method == "unbiased":
+        assert chosen.preconditioning.kind == "density" and chosen.scores.kind == "assembled"
+    else:
+        assert not chosen.preconditioned
+    assert chosen.network.kind == "dit" and chosen.step.kind == "euler"
+    model = config.new_model(target, seed=0)
     assert isinstance(model, MarginalModel if method == "unbiased" else ScoreModel)
     weights = list(model.parameters())
     assert sum(w.numel() for w in weights) < 1_000_000
@@ -79,40 +82,40 @@ def test_paper_is_table_1(side: int, method: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize(("method", "schedule"), COMBINATIONS)
+@pytest.mark.parametrize("method", MODELS)
 @pytest.mark.parametrize("preset", [presets.fast, presets.tiny])
-def test_presets_fit_any_target(preset: Any, method: str, schedule: str, name: str) -> None:
+def test_presets_fit_any_target(preset: Any, method: str, name: str) -> None:
     target = TARGETS[name]
-    config = preset(target, method, schedule)
-    assert (config.method, config.schedule) == (method, schedule)
-    model = assemble.make_model(config, target, seed=0)
-    assert isinstance(model, COMBINATIONS[method, schedule])
+    config = preset(target, method)
+    assert config.method.kind == method
+    model = make_everything(config, target)
+    assert isinstance(model, MODELS[method])
     assert sum(w.numel() for w in model.parameters()) < 4_000_000
-    assemble.make_loss(config, target, model)
-    assemble.make_proposal(config, target)
-    assert parse(json.loads(json.dumps(config.model_dump())), Config) == config
+    assert parse(Config, json.loads(json.dumps(config.model_dump()))) == config
 
 
-def test_a_crowd_is_a_kind_of_preconditioning() -> None:
-    target = TARGETS["ising-10"]
-    config = presets.tiny(target, "unbiased", "parallel")
-    config = config.model_copy(update={"preconditioned": False})
-    with pytest.raises(ValueError, match="crowd_size is 64: expected crowd_size 0 without"):
-        assemble.make_model(config, target, seed=0)
+def make_everything(config: Config, target: Target) -> torch.nn.Module:
+    """The model, after its loss and its sampler could be made for it."""
+    model = config.new_model(target, seed=0)
+    config.algorithm.loss(model, target, Buffer(config.buffer, target))
+    config.algorithm.sampler(model, target)
+    return model
 
 
 def test_tiny_is_small() -> None:
-    for method, schedule in COMBINATIONS:
-        config = presets.tiny(TARGETS["ising-10"], method, schedule)
-        assert config.network.width == 8 and config.num_steps == 60
-        assert config.proposal.settings["size"] == 256
+    for method in MODELS:
+        config = presets.tiny(TARGETS["ising-10"], method)
+        network = config.method if method == "autoregressive" else config.method.network
+        assert network.width == 8 and config.num_steps == 60
+        assert config.buffer.size == 256
+    assert config.method.preconditioning.size == 64
 
 
 def test_first_weights_depend_on_the_seed_alone() -> None:
     config = presets.tiny(TARGETS["ising"])
 
     def weights(seed: int) -> torch.Tensor:
-        return assemble.make_model(config, TARGETS["ising"], seed).network.w1
+        return config.new_model(TARGETS["ising"], seed).network.w1
 
     before = torch.random.get_rng_state()
     first = weights(1)
@@ -122,14 +125,17 @@ def test_first_weights_depend_on_the_seed_alone() -> None:
     assert not torch.equal(weights(2), first)
 
 
-def test_unknown_presets_are_refused_with_the_choices() -> None:
+def test_presets_by_name() -> None:
     target = TARGETS["ising"]
+    assert presets.choose(target) == presets.fast(target, "autoregressive")
+    assert presets.choose(target, preset="paper") == presets.paper(target, "self-normalized")
+    assert presets.choose(target, "unbiased", "tiny") == presets.tiny(target, "unbiased")
     with pytest.raises(ValueError, match="preset is 'quick': expected fast, paper or tiny"):
-        choose_preset(target, "self-normalized", "quick", "sequential")
-    with pytest.raises(ValueError, match="expected self-normalized or unbiased"):
+        presets.choose(target, "unbiased", "quick")
+    with pytest.raises(ValueError, match="expected autoregressive, self-normalized or unbiased"):
         presets.fast(target, "biased")
-    with pytest.raises(ValueError, match="sequential or parallel"):
-        presets.fast(target, "unbiased", "blockwise")
+    with pytest.raises(ValueError, match="method is 'autoregressive': expected self-normalized or"):
+        presets.paper(target, "autoregressive")
 
 
 # -- configs ---------------------------------------------------------------------------------------
@@ -140,82 +146,106 @@ def test_configs_are_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         config.num_steps = 3
     with pytest.raises(ValidationError, match="frozen"):
-        config.network.width = 3
+        config.method.width = 3
 
 
-def changed(**changes: Any) -> dict[str, Any]:
-    return presets.fast(TARGETS["ising"]).model_dump() | changes
+def test_a_changed_config_is_checked_and_keeps_the_rest() -> None:
+    config = presets.fast(TARGETS["ising"], "self-normalized")
+    wider = config.changed(num_steps=7, method={"network": {"width": 5}})
+    assert (wider.num_steps, wider.method.network.width) == (7, 5)
+    assert wider.method.network.depth == config.method.network.depth
+    assert config.changed() == config
+    # another kind brings settings of its own, and none of the old
+    other = config.changed(buffer={"kind": "uniform"})
+    assert other.buffer.model_dump() == {"kind": "uniform", "size": 4_096, "every": 1}
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("changes", "message"),
     [
-        (changed(num_steps=0), "config: num_steps is wrong: .* greater than or equal to 1"),
-        (changed(objective="cubes"), "config: objective is wrong: .*'cross-entropy'"),
-        (changed(network={"name": "mlp", "width": 8}), "config: network.name is wrong"),
-        (changed(optimisation={"ema": 1.0}), "config: optimisation.ema is wrong"),
-        (changed(optimisation={"batch_size": 1}), "config: optimisation.batch_size is wrong"),
-        (changed(learning_rate=1.0), "config: learning_rate is wrong: Extra inputs"),
-        (changed(dtype="bfloat16"), "config: dtype is wrong"),
-        ({}, "config: objective is wrong: Field required"),
+        ({"num_steps": 0}, r"config\.num_steps is wrong: .* greater than or equal to 1"),
+        ({"method": {"kind": "biased"}}, r"config\.method\.kind is 'biased': expected one of"),
+        (
+            {"method": {"objective": {"kind": "path"}}},
+            r"objective\.kind is 'path': expected one of",
+        ),
+        ({"buffer": {"kind": "gibbs"}}, r"buffer\.kind is 'gibbs': expected one of 'uniform'"),
+        ({"buffer": {"kind": "uniform", "length": 3}}, "buffer.uniform has no setting 'length'"),
+        ({"optimisation": {"ema": 1.0}}, r"config\.optimisation\.ema is wrong"),
+        ({"optimisation": {"batch_size": 1}}, r"config\.optimisation\.batch_size is wrong"),
+        ({"learning_rate": 1.0}, "config has no setting 'learning_rate': expected method, buffer"),
+        ({"dtype": "bfloat16"}, r"config\.dtype is wrong"),
     ],
 )
-def test_wrong_configs_are_refused_in_one_line(data: dict[str, Any], message: str) -> None:
+def test_wrong_configs_are_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        parse(data, Config)
+        presets.fast(TARGETS["ising"]).changed(**changes)
     assert "\n" not in str(caught.value)
 
 
-def part(name: str, **settings: Any) -> dict[str, Any]:
-    return {"name": name, "settings": settings}
+# -- every setting is read or refused --------------------------------------------------------------
+
+
+def fields_below(kind: type[BaseModel]) -> set[str]:
+    """Names of all settings of a class and of what stands in it."""
+    found = set(kind.model_fields)
+    for field in kind.model_fields.values():
+        for part in models_in(field.annotation):
+            found |= fields_below(part)
+    return found
+
+
+METHODS = {name: type(presets.fast(TARGETS["ising"], name).method) for name in MODELS}
+BEFORE = (
+    "schedule", "times", "estimator", "proposal", "network", "depth", "heads", "crowd_size",
+    "reverse_step", "num_calls", "noise_eps", "scores", "compiled", "preconditioned",
+)  # fmt: skip
+"""Settings that a config without methods accepted, and most methods never read."""
+EVERY = sorted({*BEFORE, *(name for kind in METHODS.values() for name in fields_below(kind))})
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", EVERY)
+def test_a_setting_that_a_method_does_not_read_is_refused(method: str, name: str) -> None:
+    """In the words of the method, with the settings that it has."""
+    if name in METHODS[method].model_fields:
+        return
+    config = presets.tiny(TARGETS["ising"], method)
+    with pytest.raises(ValueError, match=f"config.method.{method} has no setting '{name}': ") as e:
+        config.changed(method={name: 1})
+    assert ", ".join(METHODS[method].model_fields) in str(e.value)
 
 
 @pytest.mark.parametrize(
-    ("schedule", "changes", "message"),
+    ("method", "changes", "message"),
     [
-        ("sequential", {"proposal": part("gibbs")}, "expected one of uniform, model_and_noise"),
-        ("sequential", {"proposal": part("uniform", length=3)}, "settings of uniform are wrong"),
-        ("sequential", {"objective": "path"}, "expected one of cross-entropy, spread"),
-        ("parallel", {"objective": "spread"}, "expected one of path, cross-entropy, score-ent"),
-        ("parallel", {"estimator": part("cold")}, "expected one of naive, shared"),
-        ("parallel", {"network": {"name": "causal", "width": 8}}, "expected one of lattice, dit"),
+        ("self-normalized", {"network": {"heads": 2}}, "network.lattice has no setting 'heads'"),
+        ("self-normalized", {"estimator": {"num_samples": 4}}, "estimator.warm has no setting"),
+        ("self-normalized", {"estimator": {"kind": "cold"}}, "kind is 'cold': expected one of"),
+        (
+            "self-normalized",
+            {"estimator": {"kind": "marginalised", "num_smaples": 4}},
+            "estimator.marginalised has no setting 'num_smaples': expected kind, num_samples",
+        ),
+        ("unbiased", {"preconditioning": {"kind": "density", "size": 3}}, "has no setting 'size'"),
+        ("unbiased", {"step": {"kind": "euler", "redraw": 0.1}}, "has no setting 'redraw'"),
+        ("unbiased", {"network": {"kind": "causal", "width": 8}}, "kind is 'causal': expected"),
+        ("self-normalized", {"objective": {"kind": "score-entropy"}}, "noise_eps is 0, and in"),
     ],
 )
-def test_names_that_do_not_exist_are_refused(
-    schedule: str, changes: dict[str, Any], message: str
+def test_parts_refuse_what_they_do_not_read(
+    method: str, changes: dict[str, Any], message: str
 ) -> None:
-    target = TARGETS["ising"]
-    config = presets.tiny(target, "self-normalized", schedule)
-    config = parse(config.model_dump() | changes, Config)
-    with pytest.raises(ValueError, match=message):
-        make_everything(config, target)
-
-
-def make_everything(config: Config, target: Target) -> None:
-    model = assemble.make_model(config, target, seed=0)
-    assemble.make_loss(config, target, model)
-    assemble.make_proposal(config, target)
+    with pytest.raises(ValueError, match=message) as caught:
+        presets.tiny(TARGETS["ising"], method).changed(method=changes)
+    assert "\n" not in str(caught.value)
 
 
 def test_networks_that_do_not_fit_the_target_are_refused() -> None:
-    config = presets.tiny(TARGETS["ising"], "self-normalized", "parallel")
-    with pytest.raises(ValueError, match=r"no lattice: expected network\.name dit or graph"):
-        assemble.make_model(config, TARGETS["graph"], seed=0)
-    config = presets.tiny(TARGETS["graph"], "self-normalized", "parallel")
-    assert config.network.name == "graph"
-    with pytest.raises(ValueError, match=r"not pairwise: expected network\.name dit"):
-        assemble.make_model(config, TARGETS["rbm"], seed=0)
-
-
-def test_wrong_parts_are_refused_before_training() -> None:
-    target = Ising(4, 0.4)
-    noisy = presets.tiny(target, schedule="parallel").model_copy(
-        update={"estimator": Part(name="marginalised", settings={"num_smaples": 4})}
-    )
-    with pytest.raises(ValueError, match="settings of marginalised are wrong"):
-        assemble.make_loss(noisy, target, assemble.make_model(noisy, target, 0))
-    score = presets.tiny(target, schedule="parallel").model_copy(
-        update={"objective": "score-entropy"}
-    )
-    with pytest.raises(ValueError, match="noise_eps is 0"):
-        assemble.make_loss(score, target, assemble.make_model(score, target, 0))
+    config = presets.tiny(TARGETS["ising"], "self-normalized")
+    with pytest.raises(ValueError, match="no lattice: expected network dit or graph"):
+        config.new_model(TARGETS["graph"], seed=0)
+    config = presets.tiny(TARGETS["graph"], "self-normalized")
+    assert config.method.network.kind == "graph"
+    with pytest.raises(ValueError, match="not pairwise: expected network dit"):
+        config.new_model(TARGETS["rbm"], seed=0)

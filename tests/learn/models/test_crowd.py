@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from tcsis import exact
-from tcsis.learn import assemble, presets
+from tcsis.learn import presets
 from tcsis.learn.models.crowd import Crowd
 from tcsis.learn.models.marginal import MarginalModel, assembled_score, taylor_score
 from tcsis.noise import UniformNoise
@@ -47,8 +47,8 @@ def test_the_mixture_and_its_cavity_by_hand(num_values: int) -> None:
 
 
 def model_of(target: Target) -> MarginalModel:
-    config = presets.tiny(target, "unbiased", "parallel")
-    model = assemble.make_model(config, target, seed=0).double().requires_grad_(False)
+    config = presets.tiny(target, "unbiased")
+    model = config.new_model(target, seed=0).double().requires_grad_(False)
     assert isinstance(model, MarginalModel)
     assert model.crowd is not None
     crowd_shape = model.crowd.states.shape

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tcsis.exact import Enumeration
-from tcsis.learn import assemble, presets
+from tcsis.learn import presets
 from tcsis.learn.models.diffusion import (
     DenoiserModel,
     ScoreModel,
@@ -41,9 +41,10 @@ TARGETS: dict[str, Target] = {
 
 
 def make(target: Target, objective: str = "path", **changes: object) -> DenoiserModel | ScoreModel:
-    config = presets.tiny(target, "self-normalized", "parallel")
-    config = config.model_copy(update={"objective": objective, **changes})
-    return assemble.make_model(config, target, seed=0).double()
+    eps = 1e-3 if objective == "score-entropy" else 0.0  # a score needs some signal
+    settings = {"objective": {"kind": objective}, "noise_eps": eps, **changes}
+    config = presets.tiny(target, "self-normalized").changed(method=settings)
+    return config.new_model(target, seed=0).double()
 
 
 def some_states(target: Target, n: int = 20) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tcsis.learn import assemble, presets
+from tcsis.learn import presets
 from tcsis.learn.models.marginal import (
     NUM_KNOTS,
     MarginalModel,
@@ -39,8 +39,8 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 
 def make(target: Target, **changes: object) -> MarginalModel:
-    config = presets.tiny(target, "unbiased", "parallel").model_copy(update=changes)
-    model = assemble.make_model(config, target, seed=0).double().eval().requires_grad_(False)
+    config = presets.tiny(target, "unbiased").changed(method=changes)
+    model = config.new_model(target, seed=0).double().eval().requires_grad_(False)
     assert isinstance(model, MarginalModel)
     return model
 
@@ -72,7 +72,7 @@ def test_untrained_models_are_the_density_at_time_zero(target: Target) -> None:
     torch.testing.assert_close(model.log_marginal(x, 0 * t), density, rtol=0, atol=1e-12)
     near = model.log_marginal(x, torch.full_like(t, 1e-7))
     torch.testing.assert_close(near, density, rtol=1e-4, atol=1e-4)
-    alone = make(target, crowd_size=0)
+    alone = make(target, preconditioning={"kind": "density"})
     noise = alone.log_marginal(x, torch.ones_like(t))  # α = 1e-3: nearly no term in log p̄
     assert float((noise - noise.mean()).abs().max()) < 1e-2
 
@@ -89,7 +89,7 @@ def test_skip_terms_are_exact_at_time_zero_after_training_too(
 
 
 def test_without_preconditioning_the_network_has_to_say_it_all(target: Target) -> None:
-    model = make(target, preconditioned=False, crowd_size=0)
+    model = make(target, preconditioning={"kind": "none"})
     x, t = some_states(target)
     assert float(model.log_marginal(x, t).abs().max()) == 0
     assert float(model.site_logits(x, t).abs().max()) == 0

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tcsis import exact
-from tcsis.learn import assemble, presets
+from tcsis.learn import presets
 from tcsis.learn.models.bethe import Bethe
 from tcsis.learn.models.marginal import NUM_KNOTS, MarginalModel
 from tcsis.learn.models.skips import (
@@ -140,8 +140,8 @@ def test_a_crowd_takes_over_where_it_is_better() -> None:
     """With exact joint densities at β = 0.6: belief propagation alone at first, the crowd alone in
     the noise, and a denoiser that is nowhere much worse than the better of the two."""
     target = Ising(3, 0.6, 0.05, **DOUBLE)
-    config = presets.tiny(target, "unbiased", "parallel")
-    model = assemble.make_model(config, target, seed=0).double().requires_grad_(False)
+    config = presets.tiny(target, "unbiased")
+    model = config.new_model(target, seed=0).double().requires_grad_(False)
     assert isinstance(model, MarginalModel) and model.crowd is not None
     truth, generator = exact.Enumeration(target), torch.Generator().manual_seed(4)
     model.crowd.gather(truth.draw(len(model.crowd.states), generator).long(), truth.log_z)
@@ -174,8 +174,10 @@ def test_a_crowd_takes_over_where_it_is_better() -> None:
 def test_noise_in_estimates_averages_out() -> None:
     """log p̂ is too low by 1/2 on average here, p̂ is right: so is the level after the fit."""
     target = Ising(3, 0.4, **DOUBLE)
-    config = presets.tiny(target, "unbiased", "parallel").model_copy(update={"crowd_size": 0})
-    model = assemble.make_model(config, target, seed=0).double().requires_grad_(False)
+    config = presets.tiny(target, "unbiased").changed(
+        method={"preconditioning": {"kind": "density"}}
+    )
+    model = config.new_model(target, seed=0).double().requires_grad_(False)
     assert isinstance(model, MarginalModel)
     x = some_states(target, 40_000)
     generator = torch.Generator().manual_seed(3)

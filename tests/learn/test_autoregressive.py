@@ -1,4 +1,4 @@
-"""The sequential model against enumeration: its law, its weights, and the target's conditionals."""
+"""The autoregressive method against enumeration: law, weights, conditionals, objectives."""
 
 import itertools
 from collections.abc import Callable
@@ -12,10 +12,21 @@ from tcsis import reverse
 from tcsis.exact import Enumeration
 from tcsis.judging.metrics import state_index
 from tcsis.judging.weights import eubo
-from tcsis.learn import assemble, presets
+from tcsis.learn import presets
+from tcsis.learn.autoregressive import (
+    Autoregressive,
+    AutoregressiveSampler,
+    CausalLaw,
+    CrossEntropy,
+    Spread,
+    log_target,
+    site_conditionals,
+    spread,
+)
+from tcsis.learn.buffers import Buffer
 from tcsis.learn.models.labels import ByAppearance, ByName
-from tcsis.learn.models.sequential import Sequential, log_target, site_conditionals
 from tcsis.noise import UniformNoise
+from tcsis.reverse.schedules import last_class, remaining
 from tcsis.reverse.steps import tweedie
 from tcsis.targets import Ising, Pairwise, Potts, Target, from_callable
 
@@ -50,11 +61,11 @@ class Case:
 
     def __init__(self, name: str, awake: Callable):
         self.target, by_appearance = TARGETS[name]
-        config = presets.tiny(self.target).model_copy(update={"symmetric": by_appearance})
-        model = assemble.make_model(config, self.target, seed=0)
-        assert isinstance(model, Sequential)
+        config = presets.tiny(self.target).changed(method={"symmetric": by_appearance})
+        model = config.new_model(self.target, seed=0)
+        assert isinstance(model, CausalLaw)
         assert isinstance(model.labels, ByAppearance if by_appearance else ByName)
-        self.model: Sequential = awake(model, seed=3, scale=0.7).requires_grad_(False)
+        self.model: CausalLaw = awake(model, seed=3, scale=0.7).requires_grad_(False)
         self.table = Enumeration(self.target)
         self.x = self.table.states(torch.arange(self.table.num_states))
 
@@ -130,7 +141,7 @@ def test_draws_follow_the_law(case: Case) -> None:
     """χ² of 4,000 draws over all states expected five times or more, and the rest taken together;
     false alarms 1e-4 each."""
     n, v = 4_000, case.target.num_values
-    draws = case.model.sample(case.target, n, torch.Generator().manual_seed(5), batch_size=1_500)
+    draws = AutoregressiveSampler(case.target, case.model).sample(n, seed=5, batch_size=1_500)
     counts = torch.bincount(state_index(draws.x, v), minlength=case.table.num_states).double()
     expected = n * case.log_q.exp()
     common = expected >= 5
@@ -193,7 +204,7 @@ def test_times_of_other_schedules_are_refused(awake: Callable) -> None:
     for t in (parallel, wrong_site_first, rows_differ, torch.zeros(2, 9)):
         with pytest.raises(ValueError, match="not a time of this model") as caught:
             model.denoiser(x, t)
-        assert 'schedule="parallel"' in str(caught.value)
+        assert 'method="self-normalized"' in str(caught.value)
 
 
 # -- what training compares with -------------------------------------------------------------------
@@ -217,9 +228,86 @@ def test_site_conditionals_average_to_the_exact_ones(case: Case) -> None:
         torch.testing.assert_close(mean, exact, rtol=0, atol=1e-10)
 
 
-def test_log_marginal_is_the_law_times_its_total(case: Case) -> None:
-    case.model.centre.fill_(3.0)
-    case.model.offset.fill_(0.5)
-    last = [] if case.model.last is None else case.model.last
-    log_p = case.model.log_marginal(case.x[(case.x[:, last] == 0).all(1)])
-    assert float(log_p.logsumexp(0)) == pytest.approx(3.5, abs=1e-10)
+# -- objectives ------------------------------------------------------------------------------------
+
+
+def exact_law(target: Target) -> CausalLaw:
+    """The model of a 2×2 lattice, where two sites are drawn one by one, with the exact law."""
+    table, v = Enumeration(target), target.num_values
+    last = last_class(target)
+    order = remaining(4, last)
+    model = CausalLaw(v, order, last, ByName(v), width=4).double()
+    joint = table.pair_marginals[order[0], :, order[1]]  # P(first = u, second = v)
+    log_second = (joint / joint.sum(1, keepdim=True)).log()
+    with torch.no_grad():
+        # the network gives logits against the first value
+        first, second = joint.sum(1).log(), log_second[:, 1:] - log_second[:, :1]
+        model.network.bias[0, 0] = first[1:] - first[0]
+        model.network.bias[1, 0] = second.mean(0)
+        rows = (second[1:] - second[:1]) / 2 if v == 2 else second
+        model.network.linear[1, : len(rows)] = rows
+    return model
+
+
+LATTICES = {"ising": Ising(2, 0.25, 0.3, **DOUBLE), "potts": Potts(2, 3, 0.5, **DOUBLE)}
+OBJECTIVES = {"cross-entropy": CrossEntropy(), "spread": Spread()}
+
+
+@pytest.mark.parametrize("lattice", LATTICES)
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_objectives_are_least_at_the_exact_law(name: str, lattice: str) -> None:
+    target = LATTICES[lattice]
+    model, table = exact_law(target), Enumeration(target)
+    x = table.states(torch.arange(table.num_states))
+    compare = OBJECTIVES[name].compare(model, target)
+
+    def mean_loss() -> Tensor:
+        """Under p; the spread, which compares the states of a batch, over all of them at once."""
+        if name == "spread":
+            return compare(x)
+        return torch.stack(
+            [p * compare(row[None]) for row, p in zip(x, table.p, strict=True)]
+        ).sum()
+
+    generator = torch.Generator().manual_seed(0)
+    least = mean_loss()
+    least.backward()
+    for key, weights in model.named_parameters():
+        assert weights.grad is None or weights.grad.abs().max() < 1e-9, key
+    if name == "spread":  # cross-entropy compares with single draws, and so is never zero
+        assert least.abs().item() < 1e-12
+    for key, weights in model.named_parameters():
+        if weights.grad is None or key.endswith(("w1", "b1", "w2", "b2")):
+            continue
+        for sign in (0.1, -0.1):
+            step = sign * torch.randn(weights.shape, generator=generator, **DOUBLE)
+            with torch.no_grad():
+                weights += step
+                assert mean_loss() > least.detach() - 1e-12, key
+                weights -= step
+    with torch.no_grad():
+        model.network.bias[0, 0, 0] += 0.1
+        assert mean_loss() > least.detach() + 1e-4
+
+
+def test_a_batch_puts_its_states_back() -> None:
+    target = LATTICES["ising"]
+    x = Enumeration(target).states(torch.arange(16))
+    buffer = Buffer(presets.tiny(target).buffer, target)
+    _, back = Autoregressive().loss(exact_law(target), target, buffer)(x, torch.Generator())
+    assert torch.equal(back, x)
+
+
+def test_the_spread_is_half_the_variance() -> None:
+    log_ratio = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    assert spread(log_ratio).item() == pytest.approx(7 / 3 / 2)
+    assert spread(log_ratio + 100).item() == pytest.approx(7 / 3 / 2)
+
+
+def test_the_spread_vanishes_state_by_state() -> None:
+    log_p, tilt = torch.randn(2, 6, generator=torch.Generator().manual_seed(1), **DOUBLE)
+    log_q = (log_p - 3).requires_grad_()
+    (slope,) = torch.autograd.grad(spread(log_p - log_q), log_q)
+    assert slope.abs().max() < 1e-12
+    (slope,) = torch.autograd.grad(spread(log_p + tilt - log_q), log_q)
+    assert slope.abs().min() > 1e-3
