@@ -8,8 +8,12 @@ import torch
 import tcsis
 from tcsis import Draws
 from tcsis.app.methods import Plan, Spent, affordable
+from tcsis.learn import checkpoint
+from tcsis.peers import leaps
+from tcsis.peers.leaps import LeapsConfig
 
 TARGET = tcsis.targets.Ising(side=3, beta=0.4)
+LEAPS = LeapsConfig(num_walkers=64, num_evaluations=0)
 
 
 def test_ready_draws_and_models() -> None:
@@ -24,6 +28,62 @@ def test_ready_draws_and_models() -> None:
     assert found.result.methods[1].training_seconds == model.seconds
 
 
+def test_any_sampler_is_compared() -> None:
+    """Whatever has ``sample(n, seed=...)``, with the draws that it gives by itself."""
+    model = leaps.train(TARGET, config=LEAPS, steps=3, progress=False)
+    samplers = {
+        "a peer": model,
+        "without learning": tcsis.learning_free(TARGET, num_rungs=20),
+        "truth": tcsis.exact.sampler(TARGET),
+        "chains": tcsis.mcmc.ChainSampler(TARGET, "glauber", num_chains=20, burn_in=10, thin=2),
+    }
+    found = tcsis.compare(TARGET, list(samplers.items()), n=100, seed=3, progress=False)
+    assert [method.name for method in found.result.methods] == list(samplers)
+    assert found.models == {}  # pictures of training are of this library's models
+    for name, sampler in samplers.items():
+        assert torch.equal(found.methods[name].x, sampler.sample(100, seed=3).x)
+    assert found.methods["chains"].x.shape == (20, 5, 9)
+    shown = {method.name: method for method in found.result.methods}
+    assert shown["a peer"].training_seconds == model.seconds > 0
+    assert shown["a peer"].num_density_calls == pytest.approx(
+        model.num_density_calls + found.methods["a peer"].num_density_calls
+    )
+    assert shown["chains"].training_seconds == 0
+    assert shown["chains"].n == 100
+
+
+def test_a_sampler_of_the_users_own() -> None:
+    class Coins:
+        def sample(self, n: int, *, seed: int = 0) -> Draws:
+            generator = torch.Generator().manual_seed(seed)
+            return Draws(torch.randint(2, (n, 9), generator=generator).byte())
+
+    found = tcsis.compare(TARGET, ["exact", ("coins", Coins())], n=50, seed=2, progress=False)
+    assert torch.equal(found.methods["coins"].x, Coins().sample(50, seed=2).x)
+
+
+def test_a_config_is_for_the_method_of_its_kind() -> None:
+    config = tcsis.presets.tiny(TARGET, "self-normalized").changed(num_steps=3)
+    names = ["autoregressive", "self-normalized"]
+    found = tcsis.compare(TARGET, names, n=50, preset="tiny", config=config, progress=False)
+    assert found.models["self-normalized"].config == config
+    assert found.models["autoregressive"].config == tcsis.presets.tiny(TARGET)
+
+
+def test_only_the_first_learned_method_is_kept(tmp_path: Path) -> None:
+    names = ["exact", "self-normalized", "autoregressive"]
+    options = {"n": 50, "preset": "tiny", "equal": "densities", "progress": False}
+    found = tcsis.compare(TARGET, names, steps=3, folder=tmp_path, **options)
+    assert found.models.keys() == {"self-normalized", "autoregressive"}
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "metrics.jsonl"}
+    kept = tcsis.load(tmp_path / "checkpoint")
+    assert kept.config == found.models["self-normalized"].config
+    assert torch.equal(kept.sample(20).x, found.models["self-normalized"].sample(20).x)
+    again = tcsis.compare(TARGET, names, steps=5, folder=tmp_path, resume=True, **options)
+    assert checkpoint.load(tmp_path / "checkpoint")[1]["step"] == 5
+    assert again.models["self-normalized"].config.num_steps == 5
+
+
 def test_every_kind_of_method_spends_the_same() -> None:
     names = ["gibbs", "glauber", "learning-free", "population-annealing", "exact"]
     found = tcsis.compare(TARGET, names, n=200, equal="densities", progress=False)
@@ -34,7 +94,7 @@ def test_every_kind_of_method_spends_the_same() -> None:
 
 
 def test_a_learned_method_after_the_first_keeps_to_its_seconds() -> None:
-    found = tcsis.compare(TARGET, ["gibbs", "tcsis"], n=200, preset="tiny", progress=False)
+    found = tcsis.compare(TARGET, ["gibbs", "autoregressive"], n=200, preset="tiny", progress=False)
     spent = found.result.methods[1].training_seconds
     assert spent < found.methods["gibbs"].seconds + 2
 
@@ -47,7 +107,7 @@ def test_affordable_inverts_the_price(equal: str) -> None:
         cost = 10.0 + 2.0 * amount
         return Draws(torch.zeros(1, 1), seconds=cost, num_density_calls=cost)
 
-    plan = Plan(TARGET, 10, 0, equal, False, {})
+    plan = Plan(TARGET, 10, 0, equal, False)
     assert affordable(plan, Spent(110.0, 110.0), run) == 50
     assert affordable(plan, Spent(1.0, 1.0), run) == 1
 
@@ -77,13 +137,28 @@ def test_draws_as_html() -> None:
         ([], "empty"),
         (["gwgg"], "did you mean gwg"),
         (["gibbs", "gibbs"], "twice"),
-        ([("mine", 3)], "expected Draws"),
+        (["tcsis"], "expected one of autoregressive, self-normalized, unbiased, leaps"),
+        ([("mine", 3)], "method 'mine' is a int: expected Draws, or a sampler with sample"),
+        ([("mine", tcsis.mcmc.ChainSampler)], "method 'mine' is a type: expected Draws"),
+        ([("mine", TARGET)], "method 'mine' is a Ising: expected Draws"),
+        ([("mine", TARGET, 3)], "expected a name, or a name with draws or a sampler"),
         ([3], "expected a name"),
     ],
 )
 def test_refusals(methods: list, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=words) as caught:
         tcsis.compare(TARGET, methods, progress=False)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "methods", [["gibbs"], ["unbiased"], [("autoregressive", tcsis.exact.sampler(TARGET))]]
+)
+def test_refuses_a_config_that_nothing_reads(methods: list) -> None:
+    config = tcsis.presets.tiny(TARGET)
+    with pytest.raises(ValueError, match="config is one of the method autoregressive") as caught:
+        tcsis.compare(TARGET, methods, config=config, progress=False)
+    assert "\n" not in str(caught.value)
 
 
 def test_refuses_other_costs() -> None:

@@ -21,7 +21,7 @@ from tcsis.app.study import cells, plots, table, workers
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import FULL, METHODS, QUICK, Method, Plan, Setting, Task, expected_seconds
 
-STEPS = {"tcsis": 10, "paper": 2, "unbiased": 3, "leaps": 3}
+STEPS = {"autoregressive": 10, "self-normalized": 3, "paper": 2, "unbiased": 3, "leaps": 3}
 TINY = replace(
     QUICK,
     methods=tuple(replace(m, quick_steps=STEPS.get(m.name)) for m in METHODS),
@@ -31,7 +31,7 @@ TINY = replace(
 CHEAP = replace(
     TINY,
     settings=(Setting(3, 0.3, 6, (0, 1)),),
-    methods=tuple(m for m in TINY.methods if m.name in ("tcsis", "gwg", "exact")),
+    methods=tuple(m for m in TINY.methods if m.name in ("autoregressive", "gwg", "exact")),
 )
 WRITTEN = {
     "cells", "table.md", "table.csv", "index.md", "correlation.png", "correlation_error.png",
@@ -88,8 +88,8 @@ def test_the_plan_is_the_one_that_was_agreed() -> None:
     assert (FULL.num_draws, FULL.num_chain_steps) == (10_000, 10_000)
     assert FULL.training_seconds == {4: 45, 10: 120}
     assert [source.title for source in table.sources()] == [
-        "TCSIS, self-normalised", "TCSIS, self-normalised, paper's estimator", "TCSIS, unbiased",
-        "LEAPS", "LEAPS, corrected", "GWG", "Glauber", "exact",
+        "TCSIS, self-normalized", "TCSIS, self-normalized, paper's estimator", "TCSIS, unbiased",
+        "autoregressive", "LEAPS", "LEAPS, corrected", "GWG", "Glauber", "exact",
     ]  # fmt: skip
     assert {source.title for source in table.sources()} == plots.LOOKS.keys()
     assert [(s.side, s.beta, s.seeds) for s in QUICK.settings] == [
@@ -108,7 +108,7 @@ def test_tasks_have_one_budget_each_and_the_longest_come_first() -> None:
         for task in tasks:
             budgets = [task.training_seconds is not None, task.training_steps is not None]
             assert sum(budgets) == task.method.trained
-    assert len(FULL.tasks()) == 7 * (3 * 3 + 3 * 2)
+    assert len(FULL.tasks()) == 8 * (3 * 3 + 3 * 2)
     assert all(task.training_seconds is None for task in QUICK.tasks())  # or it would not repeat
 
 
@@ -119,15 +119,17 @@ def test_settings_of_the_methods() -> None:
         for task in FULL.tasks()
         if task.setting == FULL.settings[-1]
     }
-    assert found["tcsis"]["schedule"] == found["unbiased"]["schedule"] == "sequential"
-    assert found["paper"]["schedule"] == "parallel"
-    assert found["unbiased"]["method"] == "unbiased"
-    assert found["paper"]["estimator"] == {"name": "shared", "settings": {"num_samples": 2_000}}
-    assert found["paper"]["objective"] == "score-entropy"
-    assert found["paper"]["reverse_step"] == "euler"
-    assert found["paper"]["proposal"]["name"] == "model_and_noise"
-    assert found["paper"]["network"]["name"] == "lattice"
-    assert found["paper"]["num_calls"] == 64
+    for name in ("autoregressive", "self-normalized", "unbiased"):
+        assert found[name]["method"]["kind"] == name
+    paper = found["paper"]["method"]
+    assert paper["kind"] == "self-normalized"
+    assert paper["estimator"] == {"kind": "shared", "num_samples": 2_000}
+    assert paper["objective"]["kind"] == "score-entropy"
+    assert paper["step"]["kind"] == "euler"
+    assert paper["network"]["kind"] == "lattice"
+    assert found["paper"]["buffer"]["kind"] == "model_and_noise"
+    for name in ("paper", "self-normalized", "unbiased"):  # calls as in the paper
+        assert found[name]["method"]["num_calls"] == 64
     assert found["gwg"] == {"kernel": "gwg", "num_steps": 64}
     assert found["glauber"] == {"kernel": "glauber", "num_steps": 10_000}
     assert target.num_sites == 100
@@ -177,8 +179,8 @@ def test_every_method_goes_through_the_command(
     assert len(json.loads(printed.out)["rows"]) == 2 * len(table.sources())
     assert f"{len(TINY.tasks())} of {len(TINY.tasks())} cells to run" in printed.err
     assert {path.name for path in tmp_path.iterdir()} == WRITTEN
-    assert len(cell_files(tmp_path)) == len(TINY.tasks()) == 14
-    assert len(rows(tmp_path)) == 16
+    assert len(cell_files(tmp_path)) == len(TINY.tasks()) == 16
+    assert len(rows(tmp_path)) == 18
     page = (tmp_path / "index.md").read_text()
     assert f"tcsis paper --quick --out {tmp_path} --workers 2" in page
     for task in TINY.tasks():
@@ -259,11 +261,11 @@ def test_cells_of_another_study_are_refused(
 
 
 def test_the_key_sees_a_change_of_settings(tmp_path: Path) -> None:
-    task = TINY.tasks()[0]
+    task = next(task for task in TINY.tasks() if task.method.name == "self-normalized")
     cell = fabricate(task)
-    cell.key["settings"]["num_calls"] = 7
+    cell.key["settings"]["method"]["num_calls"] = 7
     cells.keep(tmp_path, task, cell)
-    with pytest.raises(ValueError, match=r"settings.num_calls = 7 where 24 is wanted"):
+    with pytest.raises(ValueError, match=r"settings.method.num_calls = 7 where 24 is wanted"):
         cells.read_all(tmp_path, TINY.tasks())
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import tcsis
-from tcsis.learn.config import parse
+from tcsis.basics.frozen import parse
 from tcsis.learn.training import DivergedError
 from tcsis.peers import leaps
 from tcsis.peers.leaps.model import LeapsConfig, LeapsModel, drive, make_model
@@ -294,7 +294,7 @@ def test_weighted_means_and_log_z_of_draws(awake: Callable[..., nn.Module]) -> N
     """Within four standard errors (6e-5) of the truth, and a bias of 0.01 by 64 steps."""
     target = SMALL["ising"]
     model = leaps.Leaps(target, QUICK, random_rates(target, awake))
-    draws = model.sample(4_000, steps=64, seed=3)
+    draws = model.sample(4_000, calls=64, seed=3)
     truth = tcsis.exact.solve(target)
     assert draws.ess < 0.95
     assert abs(draws.log_z - truth.log_z) < 4 * draws.log_z_error + 0.01
@@ -310,21 +310,21 @@ def test_resampling_keeps_log_z() -> None:
     target = Ising(side=3, beta=0.6, **F64)
     model = leaps.Leaps(target, QUICK, make_model(QUICK, target, seed=0))
     truth = tcsis.exact.solve(target).log_z
-    plain = model.sample(3_000, steps=24, batch_size=300, seed=1)
-    draws = model.sample(3_000, steps=24, batch_size=300, seed=1, resample_below=0.7)
+    plain = model.sample(3_000, calls=24, batch_size=300, seed=1)
+    draws = model.sample(3_000, calls=24, batch_size=300, seed=1, resample_below=0.7)
     assert draws.ess > plain.ess + 0.1
     populations = draws.log_weight.reshape(10, 300)
     means = (populations - truth).exp().mean(1)
     assert abs(float(means.mean()) - 1) < 4 * float(means.std()) / math.sqrt(10) + 0.01
     assert torch.equal(
-        model.sample(100, steps=8, seed=1, resample_below=0.0).x,
-        model.sample(100, steps=8, seed=1).x,
+        model.sample(100, calls=8, seed=1, resample_below=0.0).x,
+        model.sample(100, calls=8, seed=1).x,
     )
 
 
 def test_costs_are_counted() -> None:
     target = Ising(side=3, beta=0.4)
-    draws = leaps.Leaps(target, QUICK, make_model(QUICK, target, seed=0)).sample(50, steps=6)
+    draws = leaps.Leaps(target, QUICK, make_model(QUICK, target, seed=0)).sample(50, calls=6)
     assert draws.x.dtype == torch.uint8
     assert draws.num_network_calls == 50 * 7
     assert draws.num_density_calls == 50 * 7 * 2
@@ -354,7 +354,7 @@ def test_every_kind_of_target_trains(name: str) -> None:
     config = QUICK.model_copy(update={"num_evaluations": 2, "num_evaluated": 100, "batch_size": 64})
     model = leaps.train(target, config=config, steps=40, progress=False)
     untrained = leaps.Leaps(target, config, make_model(config, target, seed=0))
-    before, after = (m.sample(400, steps=12) for m in (untrained, model))
+    before, after = (m.sample(400, calls=12) for m in (untrained, model))
     assert 1 - after.ess < 0.85 * (1 - before.ess)
     assert abs(after.log_z - tcsis.exact.solve(target).log_z) < 0.15
     assert [record["step"] for record in model.history] == [20, 40]
@@ -363,7 +363,7 @@ def test_every_kind_of_target_trains(name: str) -> None:
 def test_a_function_of_the_users_own_trains() -> None:
     target = tcsis.targets.from_callable(lambda x: 0.3 * x.float().sum(-1), 4, num_values=3)
     model = leaps.train(target, config=QUICK, steps=3, progress=False)
-    assert model.sample(20, steps=4).log_weight.isfinite().all()
+    assert model.sample(20, calls=4).log_weight.isfinite().all()
 
 
 def test_same_seed_same_draws_and_another_another() -> None:
@@ -371,10 +371,10 @@ def test_same_seed_same_draws_and_another_another() -> None:
     first, again, other = (
         leaps.train(target, config=QUICK, seed=seed, steps=5, progress=False) for seed in (1, 1, 2)
     )
-    draws = first.sample(100, steps=8, seed=4)
-    assert torch.equal(draws.log_weight, again.sample(100, steps=8, seed=4).log_weight)
-    assert not torch.equal(draws.log_weight, other.sample(100, steps=8, seed=4).log_weight)
-    assert not torch.equal(draws.x, first.sample(100, steps=8, seed=5).x)
+    draws = first.sample(100, calls=8, seed=4)
+    assert torch.equal(draws.log_weight, again.sample(100, calls=8, seed=4).log_weight)
+    assert not torch.equal(draws.log_weight, other.sample(100, calls=8, seed=4).log_weight)
+    assert not torch.equal(draws.x, first.sample(100, calls=8, seed=5).x)
 
 
 def test_a_time_budget_is_kept() -> None:
@@ -431,8 +431,8 @@ def test_divergence_is_said() -> None:
 def test_bad_input() -> None:
     target = Ising(side=3, beta=0.4)
     model = leaps.Leaps(target, QUICK, make_model(QUICK, target, seed=0))
-    with pytest.raises(ValueError, match="steps is 0: expected an integer"):
-        model.sample(10, steps=0)
+    with pytest.raises(ValueError, match="calls is 0: expected an integer"):
+        model.sample(10, calls=0)
     with pytest.raises(ValueError, match="n is 0"):
         model.sample(0)
     with pytest.raises(ValueError, match=r"resample_below is 2: expected a share"):
@@ -441,5 +441,5 @@ def test_bad_input() -> None:
         model.sample(10, stir=-1)
     with pytest.raises(ValueError, match="time_budget is -1"):
         leaps.train(target, time_budget=-1, progress=False)
-    with pytest.raises(ValueError, match="config: width is wrong"):
-        parse({"width": 0}, LeapsConfig)
+    with pytest.raises(ValueError, match=r"config\.width is wrong"):
+        parse(LeapsConfig, {"width": 0})

@@ -93,7 +93,7 @@ def compare(
     ``config``, ``commands`` and ``environment`` for the report.
     """
     makers, keeps = name_methods(methods), next((m for m in methods if m in LEARNED), None)
-    if config is not None and config.method.kind not in makers:
+    if config is not None and config.method.kind not in methods:
         raise ValueError(
             f"config is one of the method {config.method.kind}: expected it among the methods"
         )

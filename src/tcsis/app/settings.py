@@ -168,16 +168,16 @@ def common_sections(
     document: Document, command: Command, kind: type[Settings], of_run: type[Run]
 ) -> Document:
     """The sections [target] and [run], and no others than the command has."""
-    for section in document:
-        if section not in kind.model_fields:
-            known = ", ".join(kind.model_fields)
-            raise ValueError(f"config: unknown section [{section}]: tcsis {command} has {known}")
     given = table(document, "run")
     if given.get("command", command) != command:
         raise ValueError(
             f"config is one of tcsis {given['command']}: expected one of tcsis {command}; to use "
             "it, leave out command and what this one does not have"
         )
+    for section in document:
+        if section not in kind.model_fields:
+            known = ", ".join(kind.model_fields)
+            raise ValueError(f"config: unknown section [{section}]: tcsis {command} has {known}")
     run = parse(of_run, given | {"command": command}, "config: run")
     spec = absolute(table(document, "target"))
     if not spec.get("name"):
@@ -195,7 +195,10 @@ def resolve_config(
         if given:
             raise ValueError("config: [train] is there and no learned method: leave it out")
         return None
-    base = presets.choose(target, named or table(given, "method").get("kind"), run.preset)
+    kind = table(given, "method").get("kind", named)
+    if named is not None and kind != named:
+        raise ValueError(f"config: train.method.kind is {kind!r}: expected {named}, as chosen")
+    base = presets.choose(target, kind, run.preset)
     data = base.model_dump()
     if run.dtype is not None:
         data["dtype"] = run.dtype

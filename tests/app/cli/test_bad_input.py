@@ -60,7 +60,8 @@ LINES = {
     "ragged weights": (["exact", "rbm", "ragged.json"], "not an array of numbers"),
     "method": (["train", *ISING, "--method", "biased"], "run.method"),
     "preset": (["train", *ISING, "--preset", "slow"], "'fast', 'paper' or 'tiny'"),
-    "schedule": (["train", *ISING, "--schedule", "diagonal"], "run.schedule"),
+    "schedule": (["train", *ISING, "--schedule", "sequential"], "No such option"),
+    "a method that is no more": (["compare", *ISING, "--methods", "tcsis"], "autoregressive"),
     "no steps": (["train", *ISING, "--steps", "0"], "num_steps"),
     "no time": (["train", *ISING, "--time-budget", "0"], "time_budget"),
     "no draws": (["train", *ISING, "--n", "0"], "run.n"),
@@ -71,12 +72,20 @@ LINES = {
     "set without a value": (["train", *ISING, "--set", "train"], "section.key=value"),
     "set without a section": (["train", *ISING, "--set", "steps=3"], "section.key=value"),
     "set an unknown section": (["train", *ISING, "--set", "a.b=3"], "unknown section [a]"),
-    "set an unknown setting": (["train", *ISING, "--set", "train.a=3"], "a is wrong"),
-    "set an unknown option": (["train", *ISING, "--set", "run.a=3"], "run.a is wrong"),
+    "set an unknown setting": (
+        ["train", *ISING, "--set", "train.a=3"],
+        "train has no setting 'a': expected method, buffer",
+    ),
+    "set an unknown option": (
+        ["train", *ISING, "--set", "run.a=3"],
+        "run has no setting 'a': expected command, seed",
+    ),
     "set a bad value": (
         ["train", *ISING, "--set", "train.optimisation.learning_rate=-1"], "learning_rate"
     ),
-    "set a table to a number": (["train", *ISING, "--set", "train.network=3"], "network"),
+    "set a table to a number": (
+        ["train", *ISING, "--set", "train.optimisation=3"], "train.optimisation is wrong"
+    ),
     "set the target's argument": (["train", *ISING, "--set", "target.a=3"], "'a'"),
     "no config": (["train", "--config", "nothing.toml"], "cannot be read"),
     "broken config": (["train", "--config", "broken.toml"], "not TOML"),
@@ -84,6 +93,50 @@ LINES = {
     "unknown section": (["train", "--config", "section.toml"], "unknown section [tarin]"),
     "section not a table": (["train", "--config", "flat.toml"], "expected a table"),
     "config without a target": (["train", "--config", "empty.toml"], "target is missing"),
+    "config of another command": (
+        ["mcmc", "--config", "run/config.toml"],
+        "config is one of tcsis train: expected one of tcsis mcmc",
+    ),
+    "config of another command, with its sections": (
+        ["mcmc", "--config", "whole.toml"],
+        "config is one of tcsis train: expected one of tcsis mcmc",
+    ),
+    "config of a comparison for training": (
+        ["train", "--config", "compare.toml"],
+        "config is one of tcsis compare: expected one of tcsis train",
+    ),
+    "section of another command": (
+        ["mcmc", *ISING, "--set", "train.num_steps=3"],
+        "unknown section [train]: tcsis mcmc has target, run, mcmc",
+    ),
+    "section in a file": (
+        ["exact", "--config", "chains.toml"],
+        "unknown section [mcmc]: tcsis exact has target, run",
+    ),
+    "draws of chains": (
+        ["mcmc", *ISING, "--n", "100"],
+        "run has no setting 'n': expected command, seed, device, dtype, threads",
+    ),
+    "preset of exact draws": (
+        ["exact", *ISING, "--set", "run.preset=tiny"],
+        "run has no setting 'preset': expected command, seed, device, dtype, threads, n",
+    ),
+    "method of a comparison": (
+        ["compare", *ISING, "--set", "run.method=unbiased"], "run has no setting 'method'"
+    ),
+    "setting of another method": (
+        ["train", *ISING, "--set", "train.method.depth=3"],
+        "config: train.method.autoregressive has no setting 'depth': expected kind, width, "
+        "objective, symmetric",
+    ),
+    "two methods": (
+        ["train", *ISING, "--method", "self-normalized", "--set",
+         "train.method.kind=autoregressive"],
+        "train.method.kind is 'autoregressive': expected self-normalized",
+    ),
+    "training without a learned method": (
+        ["compare", *ISING, "--methods", "gibbs", "--steps", "3"], "no learned method"
+    ),
     "max-error of zero": (["train", *ISING, "--max-error", "0"], "above 0"),
     "min-ess above one": (["train", *ISING, "--min-ess", "2"], "at most 1"),
     "resume nothing": (["train", "--resume"], "resume needs --out"),
@@ -109,7 +162,7 @@ LINES = {
     "kernel without a gradient": (
         ["mcmc", "good.py:density", *OWN, "--kernel", "gwg"], "has no gradient"
     ),
-    "unknown method": (["compare", *ISING, "--methods", "tcsis,gwgg"], "did you mean gwg?"),
+    "unknown method": (["compare", *ISING, "--methods", "exact,gwgg"], "did you mean gwg?"),
     "method twice": (["compare", *ISING, "--methods", "gwg,gwg"], "twice"),
     "no methods": (["compare", *ISING, "--methods", ""], "method is ''"),
     "equal in what": (["compare", *ISING, "--equal", "money"], "compare.equal"),
@@ -154,6 +207,8 @@ def not_a_number(x): return x.double().sum(-1) * float("nan")
 def infinite(x): return x.double().sum(-1) + float("inf")
 """
 
+RUN = "[target]\nname = 'ising'\nside = 4\nbeta = 0.4\n[run]\ncommand = 'train'\n"
+
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -173,6 +228,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "section.toml": "[tarin]\nnum_steps = 3",
         "flat.toml": "run = 3\n[target]\nname = 'ising'",
         "empty.toml": "",
+        "whole.toml": RUN + "[train]\nnum_steps = 3\n",
+        "compare.toml": RUN.replace("train", "compare") + "[compare]\nmethods = ['exact']\n",
+        "chains.toml": RUN.split("[run]")[0] + "[mcmc]\nkernel = 'gibbs'\n",
     }
     for name, text in texts.items():
         Path(name).write_text(text, encoding="latin-1")
@@ -181,8 +239,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(folder).mkdir()
     Path("full/notes.txt").write_text("mine")
     Path("foreign/config.toml").write_text("[mine]\nkey = 1")
-    config = "[target]\nname = 'ising'\nside = 4\nbeta = 0.4\n[run]\ncommand = 'train'\n"
-    Path("run/config.toml").write_text(config)
+    Path("run/config.toml").write_text(RUN)
     return tmp_path
 
 
@@ -237,6 +294,14 @@ def hold_other_weights(folder: Path) -> None:
     checkpoint.save(folder.parent, tensors | {name: torch.zeros(3)}, data)
 
 
+def hold_an_older_config(folder: Path) -> None:
+    from tcsis.learn import checkpoint
+
+    tensors, data = checkpoint.load(folder)
+    config = {"method": "self-normalized", "schedule": "sequential", "num_steps": 1}
+    checkpoint.save(folder.parent, tensors, data | {"config": config})
+
+
 DAMAGES = {
     "nothing there": (shutil.rmtree, "no checkpoint in"),
     "tensors cut short": (cut, "does not match its checksum"),
@@ -248,6 +313,7 @@ DAMAGES = {
     "a newer version": (lambda folder: edit_data(folder, version=99), "newer tcsis"),
     "no model": (hold_nothing, "holds no model"),
     "other weights": (hold_other_weights, "do not fit"),
+    "an older version": (hold_an_older_config, "is of a tcsis before 0.2"),
 }
 
 
@@ -272,6 +338,15 @@ def test_resuming_a_bad_checkpoint(untrained: Path, tmp_path: Path, tcsis_cli: C
     assert_one_line(outcome, "checksum")
 
 
+def test_resuming_an_older_checkpoint(untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(untrained, run)
+    hold_an_older_config(next((run / "checkpoint").iterdir()))
+    outcome = tcsis_cli("train", "--resume", "--out", run)
+    assert outcome.code == 4
+    assert_one_line(outcome, "is of a tcsis before 0.2")
+
+
 def test_resuming_another_run(untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:
     run = tmp_path / "run"
     shutil.copytree(untrained, run)
@@ -294,10 +369,13 @@ def test_damaged_draws_and_results(untrained: Path, tmp_path: Path, tcsis_cli: C
         assert_one_line(outcome, "is not a result of tcsis")
 
 
-def test_too_few_calls(untrained: Path, tcsis_cli: Callable) -> None:
+def test_calls_that_a_method_does_not_take(untrained: Path, tcsis_cli: Callable) -> None:
     outcome = tcsis_cli("sample", untrained, "--calls", "2")
     assert outcome.code == 2
-    assert_one_line(outcome, "steps is 2")
+    assert_one_line(outcome, "calls, schedule and step are fixed for the autoregressive method")
+    outcome = tcsis_cli("sample", untrained, "--calls", "0")
+    assert outcome.code == 2
+    assert_one_line(outcome, "run.calls")
 
 
 # -- other ends ----------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 import tcsis
-from tcsis.app import runs, settings
+from tcsis.app import experiment, runs, settings, sources
+from tcsis.app.cli import inspection
 from tcsis.app.storage import read_draws
 from tcsis.learn import checkpoint
 
@@ -72,7 +73,8 @@ def test_help_is_quick_and_needs_no_torch() -> None:
 
 def test_every_public_name_is_what_it_says(tmp_path: Path) -> None:
     program = (
-        "import tcsis.trainer, tcsis.evaluation, tcsis.comparison, tcsis.unlearned, tcsis\n"
+        "import tcsis.learn.trainer, tcsis.judging.evaluation, tcsis.app.comparison\n"
+        "import tcsis.reverse.unlearned, tcsis\n"
         "assert set(tcsis.__all__) <= set(dir(tcsis))\n"
         "for name in tcsis.__all__: getattr(tcsis, name)\n"
         "for name in ('train', 'load', 'compare', 'evaluate', 'learning_free', 'judge'):\n"
@@ -138,13 +140,14 @@ def test_run_folder_is_complete(trained: Path) -> None:
     environment = json.loads((trained / "env.json").read_text())
     assert {"python", "torch", "numpy", "numba", "tcsis", "platform"} <= environment.keys()
     document = tomllib.loads((trained / "config.toml").read_text())
-    again = settings.resolve(document, "train")
-    assert again.train is not None
+    again, target = settings.resolve(document, "train")
+    assert isinstance(again, settings.Train)
+    assert (again.train.method.kind, target.num_sites) == ("autoregressive", 16)
     assert again.train.num_steps == 400
     assert tomllib.loads(again.to_toml()) == document
     draws, attributes = read_draws(trained / "draws.nc")
     assert draws.x.shape == (10_000, 16)
-    assert attributes["method"] == "tcsis"
+    assert attributes["method"] == "autoregressive"
     result = json.loads((trained / "result.json").read_text())
     assert result["film"]
     assert len(result["scores"]["learned"]) > 50
@@ -153,10 +156,52 @@ def test_run_folder_is_complete(trained: Path) -> None:
     assert "<title>" in (trained / "report.html").read_text()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["train", *SMALL, *TINY, "--out", "run"],
+        ["compare", *SMALL, *TINY, "--methods", "autoregressive,exact"],
+        ["mcmc", *SMALL, "--chains", "5", "--steps", "10", "--burn-in", "0", "--max-error", "9"],
+        ["exact", *SMALL],
+        ["exact", *SMALL, "--n", "20", "--out", "run"],
+    ],
+)
+def test_a_target_is_built_once(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tcsis_cli: Callable
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = []
+
+    def count(spec: dict, device: str = "cpu") -> tcsis.targets.Target:
+        made.append(spec)
+        return sources.make_target(spec, device)
+
+    for module in (settings, experiment, inspection):
+        monkeypatch.setattr(module, "make_target", count)
+    assert tcsis_cli(*line, "--quiet").code == 0
+    assert len(made) == 1
+
+
+def test_methods_have_names_of_their_own(tmp_path: Path, tcsis_cli: Callable) -> None:
+    for name in ("autoregressive", "self-normalized", "unbiased"):
+        run = tmp_path / name
+        line = ["--method", name, "--preset", "tiny", "--steps", "2", "--n", "20", "--out", run]
+        outcome = tcsis_cli("train", *SMALL, *line, "--json")
+        assert outcome.code == 0
+        assert [method["name"] for method in json.loads(outcome.out)["methods"]] == [name]
+        document = tomllib.loads((run / "config.toml").read_text())
+        assert document["train"]["method"]["kind"] == name
+        assert tcsis.load(run / "checkpoint").config.method.kind == name
+    calls = tcsis_cli("sample", tmp_path / "self-normalized", "--calls", "7", "--n", "20", "--json")
+    assert calls.code == 0
+    drawn = json.loads(calls.out)["methods"][0]
+    assert drawn["num_network_calls"] / drawn["n"] <= 7
+
+
 def test_from_training_to_a_passed_gate(trained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:
     shown = tcsis_cli("show", trained)
     assert shown.code == 0
-    assert "tcsis" in shown.out
+    assert "autoregressive" in shown.out
     assert "ising" in shown.out
     new = tmp_path / "new"
     sampled = tcsis_cli("sample", trained, "--seed", "5", "--n", "10000", "--out", new, "--json")
@@ -295,13 +340,13 @@ def test_exact_with_a_folder(tmp_path: Path, tcsis_cli: Callable) -> None:
 
 def test_compare_at_equal_cost(tmp_path: Path, tcsis_cli: Callable) -> None:
     outcome = tcsis_cli(
-        "compare", *SMALL, *TINY, "--methods", "tcsis,glauber,gibbs,exact", "--equal", "densities",
-        "--out", tmp_path / "run", "--json",
+        "compare", *SMALL, *TINY, "--methods", "autoregressive,glauber,gibbs,exact", "--equal",
+        "densities", "--out", tmp_path / "run", "--json",
     )  # fmt: skip
     assert outcome.code == 0
     methods = {method["name"]: method for method in json.loads(outcome.out)["methods"]}
-    assert list(methods) == ["tcsis", "glauber", "gibbs", "exact"]
-    budget = methods["tcsis"]["num_density_calls"]
+    assert list(methods) == ["autoregressive", "glauber", "gibbs", "exact"]
+    budget = methods["autoregressive"]["num_density_calls"]
     for name in ("glauber", "gibbs"):
         assert methods[name]["num_density_calls"] == pytest.approx(budget, rel=0.1)
     assert tcsis_cli("sample", tmp_path / "run", "--n", "10").code == 0
