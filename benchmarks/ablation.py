@@ -2,8 +2,8 @@
 
     python benchmarks/ablation.py            writes docs/results/learned/ablation.{md,png}
 
-Critical Ising, side 4 (15 s of training each) and side 10 (60 s each), parallel process; then the
-schedules, at equal calls, on one network trained for all of them.  Finished cells are kept in
+Critical Ising, side 4 (15 s of training each) and side 10 (60 s each), method self-normalized; then
+the schedules, at equal calls, on one network trained for all of them.  Finished cells are kept in
 ``ablation.jsonl`` and not run again.
 """
 
@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 
 import tcsis
 from tcsis.learn import presets
-from tcsis.learn.config import Config, parse
+from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
 from tcsis.reverse import schedules
 from tcsis.reverse.planning import plan_blocks
@@ -31,20 +31,21 @@ BETA = 0.4407
 SECONDS = {4: 15.0, 10: 60.0}
 NUM_DRAWS = {4: 4_000, 10: 2_000}
 CALLS = {4: 24, 10: 64}
-ONE_SHOT = {"num_samples": 64}
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is: warm, path, denoiser": {},
-    "estimator: naive": {"estimator": {"name": "naive", "settings": {"num_samples": 16}}},
-    "estimator: shared": {"estimator": {"name": "shared", "settings": ONE_SHOT}},
-    "estimator: marginalised": {"estimator": {"name": "marginalised", "settings": ONE_SHOT}},
-    "estimator: annealed": {
-        "estimator": {"name": "annealed", "settings": {"num_chains": 4, "num_rungs": 16}}
+    "estimator: naive": {"method": {"estimator": {"kind": "naive", "num_samples": 16}}},
+    "estimator: shared": {"method": {"estimator": {"kind": "shared", "num_samples": 64}}},
+    "estimator: marginalised": {
+        "method": {"estimator": {"kind": "marginalised", "num_samples": 64}}
     },
-    "objective: cross-entropy": {"objective": "cross-entropy"},
-    "objective: score entropy": {"objective": "score-entropy"},
-    "without preconditioning": {"preconditioned": False},
-    "without symmetry": {"symmetric": False},
-    "buffer: noise": {"proposal": {"name": "uniform", "settings": {}}},
+    "estimator: annealed": {
+        "method": {"estimator": {"kind": "annealed", "num_chains": 4, "num_rungs": 16}}
+    },
+    "objective: cross-entropy": {"method": {"objective": {"kind": "cross-entropy"}}},
+    "objective: score entropy": {"method": {"objective": {"kind": "score-entropy"}}},
+    "without preconditioning": {"method": {"preconditioned": False}},
+    "without symmetry": {"method": {"symmetric": False}},
+    "buffer: noise": {"buffer": {"kind": "uniform"}},
 }
 
 
@@ -70,13 +71,13 @@ def keep(path: Path, cells: list[dict[str, Any]]) -> None:
 
 
 def config_for(side: int, change: dict[str, Any]) -> Config:
-    """The parallel preset with Tweedie steps, which every variant can take, and one change.
+    """The self-normalized preset with Tweedie steps, which every variant can take, and one change.
 
     Score and naive estimates need α > 0, so all variants have a little of it at t = 1.
     """
-    base = presets.fast(tcsis.targets.Ising(side=side, beta=BETA), schedule="parallel")
-    common = {"reverse_step": "tweedie", "num_evaluations": 0, "noise_eps": 1e-3}
-    return parse(base.model_dump() | common | {"num_steps": 100_000} | change, Config)
+    base = presets.fast(tcsis.targets.Ising(side=side, beta=BETA), "self-normalized")
+    common = {"step": {"kind": "tweedie"}, "noise_eps": 1e-3}
+    return base.changed(method=common, num_evaluations=0, num_steps=100_000).changed(**change)
 
 
 def run(side: int, name: str) -> dict[str, Any]:
@@ -84,14 +85,16 @@ def run(side: int, name: str) -> dict[str, Any]:
     model = tcsis.train(
         target, config=config_for(side, CHANGES[name]), time_budget=SECONDS[side], progress=False
     )
-    return measure(side, name, model, model.sample(NUM_DRAWS[side], steps=CALLS[side], seed=1))
+    return measure(side, name, model, model.sample(NUM_DRAWS[side], calls=CALLS[side], seed=1))
 
 
 def run_schedules(side: int) -> list[dict[str, Any]]:
-    """Parallel, sequential, blockwise and coloured on one network, then the sequential model."""
+    """Parallel, sequential, blockwise and coloured on one network, then the autoregressive one."""
     target = tcsis.targets.Ising(side=side, beta=BETA)
-    change = {"times": "mixed", "objective": "cross-entropy", "noise_eps": 0.0}
-    config = config_for(side, change)
+    change = {
+        "times": {"kind": "mixed"}, "objective": {"kind": "cross-entropy"}, "noise_eps": 0.0,
+    }  # fmt: skip
+    config = config_for(side, {"method": change})
     model = tcsis.train(target, config=config, time_budget=2 * SECONDS[side], progress=False)
     half, order = target.num_sites // 2, schedules.farthest_point(target)
     others = schedules.remaining(target.num_sites, schedules.last_class(target))
@@ -116,8 +119,8 @@ def run_schedules(side: int) -> list[dict[str, Any]]:
         measure(side, name, model, model.sample(n, schedule=schedule, seed=1))
         for name, schedule in tried.items()
     ]
-    causal = tcsis.train(target, time_budget=SECONDS[side], progress=False)
-    name = f"schedule: coloured one by one, {half} calls, causal network"
+    causal = tcsis.train(target, "autoregressive", time_budget=SECONDS[side], progress=False)
+    name = f"schedule: coloured one by one, {half} calls, autoregressive"
     return [*cells, measure(side, name, causal, causal.sample(n, seed=1))]
 
 
@@ -154,7 +157,7 @@ steps unless the line names a schedule, of which a perfect denoiser, too, makes 
 "Score entropy" is the paper's parametrisation, a network for the log-score (Eq. 6);
 "cross-entropy" and "path" have one for the denoiser. Errors are of {NUM_DRAWS[4]:,} draws (side 4)
 and {NUM_DRAWS[10]:,} (side 10), uncorrected. Lines with a schedule share one network, trained twice
-as long on mixed times; the last has a causal network instead.
+as long on mixed times; the last is the autoregressive method instead.
 
 ![ESS of every variant](ablation.png)
 {chr(10).join(lines)}

@@ -64,7 +64,7 @@ def measure_all() -> dict[str, Any]:
     }
     target = Ising(4, BETA)
     trained = train(target)
-    rows = [measure("continuous-time", trained, steps) for steps in DRAWN]
+    rows = [measure("continuous-time", trained, calls) for calls in DRAWN]
     rows.append(measure("discrete, stir 1", trained, 24, weigh=leaps.discrete_weights, stir=1.0))
     return {
         "exact": exact, "drawn": rows, "seconds": trained.seconds,
@@ -111,13 +111,13 @@ def site_laws(point: Point, dt: float) -> Tensor:
     return torch.stack(values, -1).reshape(point.g.shape).clamp_min(-1e9)
 
 
-def measure(name: str, model: leaps.Leaps, steps: int, **options: Any) -> dict[str, Any]:
-    draws = model.sample(NUM_DRAWS, steps=steps, seed=1, **options)
+def measure(name: str, model: leaps.Leaps, calls: int, **options: Any) -> dict[str, Any]:
+    draws = model.sample(NUM_DRAWS, calls=calls, seed=1, **options)
     plain, weighted = (
         tcsis.evaluate(draws, model.target, weighted=w)["correlation"] for w in (False, True)
     )
     row = {
-        "name": name, "steps": steps, "error": plain.error, "weighted_error": weighted.error,
+        "name": name, "steps": calls, "error": plain.error, "weighted_error": weighted.error,
         "floor": plain.floor, "ess": draws.ess, "log_z_error": draws.log_z - log_z(model.target),
         "deviation": draws.log_z_error, "seconds": draws.seconds,
     }  # fmt: skip
@@ -144,7 +144,7 @@ def page(found: dict[str, Any]) -> str:
     )
     return f"""# LEAPS
 
-`python benchmarks/leaps.py`, one core: `tcsis.baselines.leaps`, written from the paper
+`python benchmarks/leaps.py`, one core: `tcsis.peers.leaps`, written from the paper
 (Holderrieth, Albergo, Jaakkola, 2025).
 
 ## Log Z against the number of steps

@@ -3,7 +3,7 @@
     python benchmarks/learned.py [WORDS]    writes docs/results/learned/learned.md
 
 Every cell is one training run and 10,000 uncorrected draws.  Finished cells are kept in
-``cells.jsonl`` and not run again.  With words, such as "parallel" or "seed 1", only the cells that
+``cells.jsonl`` and not run again.  With words, such as "unbiased" or "seed 1", only the cells that
 have all of them are run, so that several processes can share the work, one a core.
 """
 
@@ -32,12 +32,11 @@ SEEDS = (0, 1, 2)
 class Setting:
     name: str
     target: Target
-    method: str = "self-normalized"
-    schedule: str = "sequential"
+    method: str = "autoregressive"
 
     @property
     def key(self) -> str:
-        return f"{self.name} / {self.method} / {self.schedule}"
+        return f"{self.name} / {self.method}"
 
 
 def random_graph(seed: int = 0) -> Target:
@@ -61,9 +60,8 @@ SETTINGS = [
     *[Setting(*named) for named in (*SMALL, *LARGE, ising(10, 0.6))],
     Setting("Potts V=3, 6×6, β = 1.005", tcsis.targets.Potts(side=6, num_values=3, beta=1.005)),
     Setting("±J, random 3-regular, 20 sites, β = 1", random_graph()),
-    Setting(*LARGE[1], method="unbiased"),
-    *[Setting(*named, schedule="parallel") for named in (*SMALL, *LARGE)],
-    *[Setting(*named, method="unbiased", schedule="parallel") for named in (*SMALL, *LARGE)],
+    *[Setting(*named, "self-normalized") for named in (*SMALL, *LARGE)],
+    *[Setting(*named, "unbiased") for named in (*SMALL, *LARGE)],
 ]
 
 
@@ -88,9 +86,7 @@ def kept() -> list[dict[str, Any]]:
 def run(setting: Setting, seed: int) -> dict[str, Any]:
     """Train, draw, compare."""
     target = setting.target
-    model = tcsis.train(
-        target, setting.method, schedule=setting.schedule, seed=seed, progress=False
-    )
+    model = tcsis.train(target, setting.method, seed=seed, progress=False)
     draws = model.sample(NUM_DRAWS, seed=100 + seed)
     exact = tcsis.exact.solve(target)
     plain, weighted = (tcsis.evaluate(draws, target, weighted=w) for w in (False, True))
@@ -122,16 +118,15 @@ def page(cells: list[dict[str, Any]]) -> str:
         "| log Z error | draws/s |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
     )
     parts = []
-    for title, method, schedule in (
-        ("Self-normalised, sequential (the default)", "self-normalized", "sequential"),
-        ("Unbiased, sequential", "unbiased", "sequential"),
-        ("Self-normalised, parallel", "self-normalized", "parallel"),
-        ("Unbiased, parallel", "unbiased", "parallel"),
+    for title, method in (
+        ("Autoregressive (the default)", "autoregressive"),
+        ("Self-normalized", "self-normalized"),
+        ("Unbiased", "unbiased"),
     ):
         rows = [
             row(setting.name, [c for c in cells if c["setting"] == setting.key])
             for setting in SETTINGS
-            if (setting.method, setting.schedule) == (method, schedule)
+            if setting.method == method
         ]
         if any(rows):
             parts.append(f"## {title}\n\n{head}{''.join(rows)}")
@@ -143,8 +138,8 @@ and {NUM_DRAWS:,} uncorrected draws each. Errors are the mean absolute error of
 G(r) (of all pair correlations for the graph, which has no lattice), averaged over the seeds, beside
 the error that as many perfect independent draws would show (floor). ESS is the smallest of the
 seeds, log Z error the largest, training time the longest. Weighted errors use the path weights.
-The training seconds of unbiased, parallel, side 10, β = 0.4407 are those of a repetition, as the
-first runs had to share their core.
+The training seconds of unbiased, side 10, β = 0.4407 are those of a repetition, as the first runs
+had to share their core.
 
 {chr(10).join(parts)}"""
 

@@ -21,12 +21,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import tcsis
-from tcsis.learn import presets
-from tcsis.learn.config import Method
+from tcsis.learn import checkpoint, presets
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "learned"
 BETA = 0.28
-METHODS: tuple[Method, ...] = ("self-normalized", "unbiased")
+METHODS = ("self-normalized", "unbiased")
 FIRST_STEPS = 5
 MOST_STEPS = 300
 MOST_SECONDS = 100.0
@@ -51,10 +50,10 @@ def main() -> None:
     picture(found["short"], FOLDER / "paper_presets.png")
 
 
-def measure(side: int, method: Method) -> dict[str, Any]:
+def measure(side: int, method: str) -> dict[str, Any]:
     """Train, resume and draw; ``steps`` are those of both parts."""
     target = tcsis.targets.Ising(side=side, beta=BETA)
-    config = presets.paper(target, method).model_copy(update={"num_evaluations": 0})
+    config = presets.paper(target, method).changed(num_evaluations=0)
     with tempfile.TemporaryDirectory() as folder:
         common = {"config": config, "folder": folder, "progress": False}
         tcsis.train(target, steps=FIRST_STEPS, **common)  # fills the buffer, which takes a while
@@ -77,19 +76,16 @@ def measure(side: int, method: Method) -> dict[str, Any]:
 
 def record(folder: str) -> dict[str, Any]:
     """Steps, seconds and densities so far, as the checkpoint has them."""
-    return tcsis.checkpoint.load(Path(folder) / "checkpoint")[1]
+    return checkpoint.load(Path(folder) / "checkpoint")[1]
 
 
 def shortened() -> list[dict[str, float]]:
     target = tcsis.targets.Ising(side=4, beta=BETA)
-    paper = presets.paper(target)
-    config = paper.model_copy(
-        update={
-            "optimisation": paper.optimisation.model_copy(update={"learning_rate": SHORT["rate"]}),
-            "num_steps": SHORT["steps"],
-            "num_evaluations": SHORT["evaluations"],
-            "num_evaluated": SHORT["draws"],
-        }
+    config = presets.paper(target).changed(
+        optimisation={"learning_rate": SHORT["rate"]},
+        num_steps=SHORT["steps"],
+        num_evaluations=SHORT["evaluations"],
+        num_evaluated=SHORT["draws"],
     )
     return tcsis.train(target, config=config, seed=0, progress=False).history
 
@@ -119,7 +115,7 @@ pace. Ising, β = {BETA}.
 {rows}
 ## A shortened run
 
-Side 4, self-normalised, the paper's naive estimator (N = 500), noise as proposal, score entropy and
+Side 4, self-normalized, the paper's naive estimator (N = 500), noise as proposal, score entropy and
 Euler steps; {SHORT["steps"]:,} steps at a rate of {SHORT["rate"]:g} in place of 50,000 at 1e-5.
 Errors are of {SHORT["draws"]:,} uncorrected draws with 24 calls, of the averaged weights.
 

@@ -37,7 +37,7 @@ def main() -> None:
     scores, draws = [], []
     for beta in BETAS:
         target = tcsis.targets.Ising(side=4, beta=beta)
-        model = tcsis.train(target, "unbiased", schedule="parallel", seed=0, progress=False)
+        model = tcsis.train(target, "unbiased", seed=0, progress=False)
         assert isinstance(model.module, MarginalModel)
         for name in ROUTES:
             scores.append(score_line(model.module, target, beta, name))
