@@ -14,7 +14,7 @@ GUIDES = ("tutorial.md", "your-own-density.md", "report.md")
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in GUIDES)]
 EXPECTED = {
     "README.md": ["15.5222", "exact by enumeration", "Verdict("],
-    "tutorial.md": ["15.5222", "torch.Size([5000, 16])", "8.0", "tcsis", "glauber"],
+    "tutorial.md": ["15.5222", "torch.Size([5000, 16])", "8.0", "autoregressive", "glauber"],
     "your-own-density.md": [],
     "report.md": ["trusted", "failed", "about 1 of 2 equal modes"],
 }

@@ -317,6 +317,26 @@ def test_options_over_files(tmp_path: Path, tcsis_cli: Callable) -> None:
     assert torch.equal(*same)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["compare", *SMALL, *TINY, "--methods", "self-normalized,exact,autoregressive"],
+        ["compare", *SMALL, "--methods", "exact", "--n", "50"],
+        ["mcmc", *SMALL, "--chains", "5", "--steps", "10", "--burn-in", "2", "--threads", "1"],
+        ["exact", *SMALL, "--n", "50", "--dtype", "float64"],
+    ],
+)
+def test_the_config_of_a_run_repeats_it(
+    line: list[str], tmp_path: Path, tcsis_cli: Callable
+) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert tcsis_cli(*line, "--seed", "3", "--out", first, "--quiet").code == 0
+    config = first / "config.toml"
+    assert tcsis_cli(line[0], "--config", config, "--out", again, "--quiet").code == 0
+    assert (again / "config.toml").read_text() == config.read_text()
+    assert torch.equal(*(read_draws(folder / "draws.nc")[0].x for folder in (first, again)))
+
+
 # -- chains, comparisons, densities ----------------------------------------------------------------
 
 
