@@ -41,8 +41,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "estimator: annealed": {
         "method": {"estimator": {"kind": "annealed", "num_chains": 4, "num_rungs": 16}}
     },
-    "objective: cross-entropy": {"method": {"objective": {"kind": "cross-entropy"}}},
-    "objective: score entropy": {"method": {"objective": {"kind": "score-entropy"}}},
+    "objective: cross-entropy": {"method": {"objective": "cross-entropy"}},
+    "objective: score entropy": {"method": {"objective": "score-entropy"}},
     "without preconditioning": {"method": {"preconditioned": False}},
     "without symmetry": {"method": {"symmetric": False}},
     "buffer: noise": {"buffer": {"kind": "uniform"}},
@@ -76,7 +76,7 @@ def config_for(side: int, change: dict[str, Any]) -> Config:
     Score and naive estimates need α > 0, so all variants have a little of it at t = 1.
     """
     base = presets.fast(tcsis.targets.Ising(side=side, beta=BETA), "self-normalized")
-    common = {"step": {"kind": "tweedie"}, "noise_eps": 1e-3}
+    common = {"step": "tweedie", "noise_eps": 1e-3}
     return base.changed(method=common, num_evaluations=0, num_steps=100_000).changed(**change)
 
 
@@ -92,7 +92,7 @@ def run_schedules(side: int) -> list[dict[str, Any]]:
     """Parallel, sequential, blockwise and coloured on one network, then the autoregressive one."""
     target = tcsis.targets.Ising(side=side, beta=BETA)
     change = {
-        "times": {"kind": "mixed"}, "objective": {"kind": "cross-entropy"}, "noise_eps": 0.0,
+        "times": "mixed", "objective": "cross-entropy", "noise_eps": 0.0,
     }  # fmt: skip
     config = config_for(side, {"method": change})
     model = tcsis.train(target, config=config, time_budget=2 * SECONDS[side], progress=False)

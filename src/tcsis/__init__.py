@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tcsis.learn import buffers as proposals
     from tcsis.learn.checkpoint import CheckpointError
     from tcsis.learn.config import Config
+    from tcsis.learn.descent import DivergedError
     from tcsis.learn.learned import Learned, load
     from tcsis.learn.trainer import train
-    from tcsis.learn.descent import DivergedError
     from tcsis.reverse import schedules, steps
     from tcsis.reverse.unlearned import learning_free
 

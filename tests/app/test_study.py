@@ -124,8 +124,8 @@ def test_settings_of_the_methods() -> None:
     paper = found["paper"]["method"]
     assert paper["kind"] == "self-normalized"
     assert paper["estimator"] == {"kind": "shared", "num_samples": 2_000}
-    assert paper["objective"]["kind"] == "score-entropy"
-    assert paper["step"]["kind"] == "euler"
+    assert paper["objective"] == "score-entropy"
+    assert paper["step"] == "euler"
     assert paper["network"]["kind"] == "lattice"
     assert found["paper"]["buffer"]["kind"] == "model_and_noise"
     for name in ("paper", "self-normalized", "unbiased"):  # calls as in the paper

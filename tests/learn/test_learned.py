@@ -164,15 +164,15 @@ def test_the_autoregressive_method_has_one_schedule(make: Callable) -> None:
 
 @pytest.mark.parametrize("method", DIFFUSIONS)
 def test_diffusions_take_as_many_calls_as_asked(method: str, make: Callable) -> None:
-    model = make(TARGETS["ising"], method, step={"kind": "tweedie"})
+    model = make(TARGETS["ising"], method, step="tweedie")
     assert model.sample(10).num_network_calls == 10 * 6
     assert model.sample(10, calls=3).num_network_calls == 10 * 3
     assert model.sample(10, step=tweedie, calls=3, batch_size=4).x.shape == (10, 9)
-    corrected = make(TARGETS["ising"], method, step={"kind": "trapezoidal"})
+    corrected = make(TARGETS["ising"], method, step="trapezoidal")
     assert corrected.sample(200, calls=24).num_network_calls == pytest.approx(200 * 24, rel=0.2)
 
 
-SCORES = {"objective": {"kind": "score-entropy"}, "noise_eps": 1e-3}
+SCORES = {"objective": "score-entropy", "noise_eps": 1e-3}
 NO_CROWD = {"preconditioning": {"kind": "density"}}
 SCHEDULES = {
     "parallel": schedules.parallel(9, [1.0, 0.6, 0.2, 0.0]),
@@ -190,8 +190,8 @@ SCHEDULES = {
         # a score that is wrong near t = 1 leaves values out, so only where none is needed there
         ("self-normalized", SCORES, "parallel"),
         # states of a crowd that has not been gathered make for weights of little use
-        ("unbiased", {"scores": {"kind": "taylor"}, **NO_CROWD}, "parallel"),
-        ("unbiased", {"scores": {"kind": "assembled"}, **NO_CROWD}, "parallel"),
+        ("unbiased", {"scores": "taylor", **NO_CROWD}, "parallel"),
+        ("unbiased", {"scores": "assembled", **NO_CROWD}, "parallel"),
     ],
 )
 def test_diffusions_serve_any_schedule(

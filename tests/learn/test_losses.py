@@ -6,16 +6,25 @@ answer plus a parameter times something else.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tcsis.exact import Enumeration
-from tcsis.learn import estimators, losses, presets
-from tcsis.learn.buffers import Buffer
+from tcsis.learn import losses, presets
+from tcsis.learn.buffers import Buffer, Uniform
 from tcsis.learn.config import Config
-from tcsis.learn.estimators import DenoiserEstimator, Estimate, Warm
+from tcsis.learn.estimators import (
+    DenoiserEstimator,
+    Estimated,
+    JointGuided,
+    Marginalised,
+    Noised,
+    Warm,
+)
 from tcsis.learn.method import Loss
 from tcsis.learn.models.marginal import NUM_KNOTS
 from tcsis.learn.times import mixed_times, shared_times
@@ -111,11 +120,11 @@ WAYS: dict[str, tuple[Callable, Callable, Callable, Callable]] = {
     "paths": (lambda model: losses.paths(model, 8), Tilted.denoiser, drawn_denoiser, posterior),
     "scores": (losses.scores, Tilted.log_score, drawn_score, posterior),
     "marginals": (
-        lambda model: losses.marginals(model, losses.itakura_saito), Tilted.log_marginal,
+        lambda model: losses.marginals(model, losses.unscaled(model)), Tilted.log_marginal,
         drawn_marginal, lambda x_t, t: log_kernels(x_t, t).exp(),
     ),
     "joints": (
-        lambda model: losses.joints(model, losses.itakura_saito, 8), Tilted.joint, drawn_joint,
+        lambda model: losses.joints(model, losses.unscaled(model), 8), Tilted.joint, drawn_joint,
         lambda x_t, t: log_kernels(x_t, t).exp(),
     ),
     "scaled marginals": (
@@ -210,7 +219,7 @@ def test_scales_are_kept_by_time() -> None:
 def test_sites_that_are_known_leave_the_slope_finite(objective: str, awake: Callable) -> None:
     """At α = 1 a model knows a site, at α = 0 nothing of it: both in one batch."""
     config = presets.tiny(SPINS, "self-normalized").changed(
-        method={"objective": {"kind": objective}, "times": {"kind": "mixed"}}
+        method={"objective": objective, "times": "mixed"}
     )
     model = awake(config.new_model(SPINS, seed=0))
     loss = make_loss(config, model)
@@ -224,23 +233,31 @@ def test_a_second_head_that_nothing_trains_is_refused() -> None:
     estimator = {"kind": "log_marginal", "num_samples": 4}
     with pytest.raises(ValueError, match="log_marginal trains the marginal alone: expected"):
         config.changed(method={"estimator": estimator})
-    config.changed(method={"estimator": estimator, "scores": {"kind": "taylor"}})
+    config.changed(method={"estimator": estimator, "scores": "taylor"})
 
 
-def test_estimates_by_noise_keep_their_rows() -> None:
-    """Every state has the answer of its own half, in its own place."""
+def test_guided_walkers_keep_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every state has the answer of its own half of the times, in its own place."""
 
-    def marked(mark: float) -> Estimate:
-        return lambda x_t, t, x_0, generator: (x_t[:, 0] + mark, x_0 + 10)
+    def marked(mark: float) -> Callable:
+        return lambda self, model, target, buffer, batch: batch.x_0[:, 0] + mark
 
-    x = torch.arange(6)[:, None].expand(6, 2)
-    t = torch.tensor([0.1, 0.9, 0.6, 0.2, 0.8, 0.4], dtype=torch.float64)[:, None].expand(6, 2)
-    estimate = estimators.by_noise(UniformNoise(2), marked(0.25), marked(0.75))
-    hat, x_0 = estimate(x, t, x, torch.Generator())
+    monkeypatch.setattr(JointGuided, "guided", marked(0.25))
+    monkeypatch.setattr(JointGuided, "from_buffer", marked(0.75))
+    x = torch.arange(6)[:, None].expand(6, 4)
+    t = torch.tensor([0.1, 0.9, 0.6, 0.2, 0.8, 0.4], dtype=torch.float64)[:, None].expand(6, 4)
+    batch = Noised(x % 2, t, x, torch.Generator())
+    config = presets.tiny(SPINS, "unbiased")
+    model, estimator = config.new_model(SPINS, 0), JointGuided(num_chains=1, num_rungs=1)
+    buffer = Buffer(config.buffer, SPINS, STATES)
+    hat = estimator.estimate(model, SPINS, buffer, batch)
     assert hat.tolist() == [0.25, 1.75, 2.75, 3.25, 4.75, 5.25]
-    assert torch.equal(x_0, x + 10)
-    hat, _ = estimate(x[:1], t[:1], x[:1], torch.Generator())  # all of one kind
-    assert hat.tolist() == [0.25]
+    one_kind = estimator.estimate(model, SPINS, buffer, batch[torch.tensor([0])])
+    assert one_kind.tolist() == [0.25]
+    # states that are no population of the target do not serve as starts
+    strangers = Buffer(Uniform(), SPINS, STATES)
+    hat = estimator.estimate(model, SPINS, strangers, batch)
+    assert hat.tolist() == [0.25, 1.25, 2.25, 3.25, 4.25, 5.25]
 
 
 @pytest.mark.parametrize("name", ["joint_annealed", "joint_guided"])
@@ -261,9 +278,9 @@ def test_walkers_train_both_heads(name: str, awake: Callable) -> None:
 def test_a_batch_is_noised_estimated_compared_and_put_back() -> None:
     seen: dict[str, Tensor] = {}
 
-    def estimate(x_t: Tensor, t: Tensor, x_0: Tensor, _: torch.Generator) -> tuple:
-        seen.update(x_t=x_t, t=t, x_0=x_0)
-        return torch.full((len(x_t),), 7.0), 1 - x_0
+    def estimate(batch: Noised) -> tuple:
+        seen.update(x_t=batch.x_t, t=batch.t, x_0=batch.x_0)
+        return torch.full((len(batch.x_t),), 7.0), 1 - batch.x_0
 
     def compare(x_t: Tensor, t: Tensor, hat: Tensor) -> Tensor:
         assert torch.equal(t, seen["t"]) and torch.equal(x_t, seen["x_t"])
@@ -311,27 +328,24 @@ def test_mixed_times_are_what_schedules_meet() -> None:
 class ExactDenoiser(DenoiserEstimator):
     kind: str = "exact"
 
-    def denoiser(self, target: Target, noise: UniformNoise) -> Estimate:
-        return lambda x_t, t, x_0, generator: (TABLE.denoiser(noise, x_t, t), x_0)
+    def denoiser(self, target: Target, noise: UniformNoise, batch: Noised) -> Estimated:
+        return TABLE.denoiser(noise, batch.x_t, batch.t), batch.x_0
 
 
 def test_estimates() -> None:
     """``warm`` moves x_0 on, others do not, and a score is that of its denoiser."""
     generator = torch.Generator().manual_seed(0)
     t = torch.linspace(0.1, 0.9, 16, **DOUBLE)[:, None].expand(16, 4)
-    x_t = NOISE.draw(STATES, t, generator=generator)
-    log_d, moved = Warm(num_sweeps=2).denoiser(SPINS, NOISE)(x_t, t, STATES, generator)
+    batch = Noised(NOISE.draw(STATES, t, generator=generator), t, STATES, generator)
+    log_d, moved = Warm(num_sweeps=2).denoiser(SPINS, NOISE, batch)
     assert log_d.shape == (16, 4, 2) and moved.shape == STATES.shape
     assert not torch.equal(moved, STATES)
-    log_d, same = estimators.Marginalised(num_samples=4).denoiser(SPINS, NOISE)(
-        x_t, t, STATES, generator
-    )
+    log_d, same = Marginalised(num_samples=4).denoiser(SPINS, NOISE, batch)
     assert log_d.shape == (16, 4, 2) and torch.equal(same, STATES)
-    score = ExactDenoiser().log_score(SPINS, NOISE)
-    log_score, same = score(x_t, t, STATES, generator)
+    log_score, same = ExactDenoiser().log_score(SPINS, NOISE, batch)
     assert torch.equal(same, STATES)
-    torch.testing.assert_close(log_score, TABLE.log_score(NOISE, x_t, t), rtol=0, atol=1e-9)
-    near, _ = score(x_t, 0 * t, STATES, generator)
+    torch.testing.assert_close(log_score, TABLE.log_score(NOISE, batch.x_t, t), rtol=0, atol=1e-9)
+    near, _ = ExactDenoiser().log_score(SPINS, NOISE, replace(batch, t=0 * t))
     assert not bool(near.isnan().any())
 
 
@@ -341,7 +355,7 @@ def test_warm_trains_to_the_exact_denoiser() -> None:
     standard errors of zero, false alarms 7e-6; and far from it at a wrong one."""
     model = Tilted()
     generator = torch.Generator().manual_seed(3)
-    estimate = Warm().denoiser(SPINS, NOISE)
+    estimate = partial(Warm().denoiser, SPINS, NOISE)
     loss = losses.denoising(NOISE, shared_times, estimate, losses.denoisers(model))
 
     def score() -> float:

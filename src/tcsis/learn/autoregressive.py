@@ -7,9 +7,9 @@ The sites of the last colour class, where the target has one, are drawn from the
 It is what its name says, not the paper's diffusion: autoregressive networks are those of Germain et
 al. (2015) and van den Oord et al. (2016), their use for Boltzmann laws is that of Wu, Wang and
 Zhang (2019), and the variance of log weights as a loss is that of Richter et al. (2020).  From the
-identity come the conditionals of the objective ``CrossEntropy``, posterior draws of x_k where the
-sites before it are known (t = 0) and all others noise (t = 1).  There the denoiser is the
-conditional q(x_k | x_<k), so that a draw is the reverse process on a sequential schedule.
+identity come the conditionals of ``by_conditionals``, posterior draws of x_k where the sites before
+it are known (t = 0) and all others noise (t = 1).  There the denoiser is the conditional
+q(x_k | x_<k), so that a draw is the reverse process on a sequential schedule.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from tcsis import exact
 from tcsis.basics.checks import check_counts, make_generator
-from tcsis.basics.frozen import Frozen, Positive
+from tcsis.basics.frozen import Named, Positive
 from tcsis.draws import Draws, concatenate
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.method import Loss, Method, ScorePairs
@@ -168,26 +167,23 @@ def against_first(logits: Tensor) -> Tensor:
 # -- what is minimised ----------------------------------------------------------------------------
 
 
-class Spread(Frozen):
+Compare = Callable[[Tensor], Tensor]
+"""States (b, d) of the buffer -> a scalar."""
+
+
+def by_spread(model: CausalLaw, target: Target) -> Compare:
     """The spread of the log weights."""
-
-    kind: Literal["spread"] = "spread"
-
-    def compare(self, model: CausalLaw, target: Target) -> Callable[[Tensor], Tensor]:
-        return lambda x: spread(log_target(model, target, x) - model.log_prob(x).double().sum(1))
+    return lambda x: spread(log_target(model, target, x) - model.log_prob(x).double().sum(1))
 
 
-class CrossEntropy(Frozen):
+def by_conditionals(model: CausalLaw, target: Target) -> Compare:
     """Cross-entropy of every conditional with p(x_k | all other sites), for x_0 from p."""
 
-    kind: Literal["cross-entropy"] = "cross-entropy"
+    def compare(x: Tensor) -> Tensor:
+        log_hat = site_conditionals(model, target, x)
+        return cross_entropy(model.conditionals(model.read(x)), log_hat).mean()
 
-    def compare(self, model: CausalLaw, target: Target) -> Callable[[Tensor], Tensor]:
-        def compare(x: Tensor) -> Tensor:
-            log_hat = site_conditionals(model, target, x)
-            return cross_entropy(model.conditionals(model.read(x)), log_hat).mean()
-
-        return compare
+    return compare
 
 
 def spread(log_ratio: Tensor) -> Tensor:
@@ -227,7 +223,10 @@ class Autoregressive(Method[CausalLaw]):
 
     kind: Literal["autoregressive"] = "autoregressive"
     width: Positive = 32
-    objective: Annotated[Spread | CrossEntropy, Field(discriminator="kind")] = Spread()
+    objective: Annotated[
+        Callable[[CausalLaw, Target], Compare],
+        Named({"spread": by_spread, "cross-entropy": by_conditionals}),
+    ] = by_spread
     symmetric: bool = True
 
     def model(self, target: Target) -> CausalLaw:
@@ -238,7 +237,7 @@ class Autoregressive(Method[CausalLaw]):
         return CausalLaw(target.num_values, farthest_point(target, sites), last, labels, self.width)
 
     def loss(self, model: CausalLaw, target: Target, buffer: Buffer) -> Loss:
-        compare = self.objective.compare(model, target)
+        compare = self.objective(model, target)
         return lambda x_0, generator: (compare(x_0), x_0)  # at all times at once: no noise
 
     def sampler(self, model: CausalLaw, target: Target) -> AutoregressiveSampler:

@@ -1,10 +1,9 @@
-"""Estimates that training compares models with, each a setting that makes a function.
+"""Estimates that training compares models with: settings, each with its part of the identity.
 
-    x_t, t, x_0, generator -> estimate, x_0
-
-All rest on the identity (``tcsis.identity``).  A ``DenoiserEstimator`` gives
-log P̂(x_0^i = v | x_t) or the log-score that belongs to it; an ``UnbiasedEstimator`` log p̂_t(x_t),
-or log p̂(x_t, x_0^i = u), from which both heads of the unbiased model are trained.
+A ``DenoiserEstimator`` gives log P̂(x_0^i = v | x_t), or the log-score that belongs to it; an
+``UnbiasedEstimator`` log p̂_t(x_t), or log p̂(x_t, x_0^i = u), from which both heads of the unbiased
+model are trained.  All are made of functions of ``tcsis.identity`` and take a batch of noised
+states; with the estimate they return the x_0 to put back into the buffer.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -21,13 +21,9 @@ from torch import Tensor
 from tcsis import identity
 from tcsis.basics.frozen import Frozen, Positive
 from tcsis.learn.buffers import Buffer
-from tcsis.learn.models.crowd import Crowd
 from tcsis.learn.models.marginal import MarginalModel, learned
 from tcsis.noise import UniformNoise
 from tcsis.targets.base import Target
-
-Estimate = Callable[[Tensor, Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
-"""x_t (b, d), t (b, d) and the x_0 (b, d) it came from -> an estimate, and an x_0 to put back."""
 
 GUIDE_NOISE = 0.05
 """Share of noise in the laws that walkers start from."""
@@ -35,51 +31,49 @@ BUFFER_RUNGS = 4
 """Rungs for walkers that start at states of the target: there is little left to climb."""
 
 
+@dataclass(frozen=True)
+class Noised:
+    """States ``x_t`` (b, d) at times ``t`` (b, d), and the ``x_0`` (b, d) that they came from."""
+
+    x_t: Tensor
+    t: Tensor
+    x_0: Tensor
+    generator: torch.Generator
+
+    def __getitem__(self, rows: Tensor) -> Noised:
+        return Noised(self.x_t[rows], self.t[rows], self.x_0[rows], self.generator)
+
+
+Estimated = tuple[Tensor, Tensor]
+"""An estimate, and the x_0 (b, d) to put back."""
+Estimate = Callable[[Noised], Estimated]
+
+
 class Estimator(Frozen, ABC):
-    """``settings`` are the keyword arguments of the function of ``tcsis.identity``."""
+    """The fields are the keyword arguments of the function."""
 
     kind: str
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        return self.model_dump(exclude={"kind"})
-
-    def from_noise(
-        self, function: Callable[..., Tensor], target: Target, noise: UniformNoise
-    ) -> Estimate:
-        """An estimate that needs x_t alone."""
-        settings = self.settings
-
-        def estimate(
-            x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
-        ) -> tuple[Tensor, Tensor]:
-            return function(target, noise, x_t, t, generator=generator, **settings), x_0
-
-        return estimate
+    def call(self, function: Callable[..., Any], *given: Any, batch: Noised) -> Any:
+        settings = self.model_dump(exclude={"kind"})
+        return function(*given, generator=batch.generator, **settings)
 
 
 # -- of the denoiser ------------------------------------------------------------------------------
 
 
 class DenoiserEstimator(Estimator):
-    """Estimates for the self-normalised method."""
+    """Estimates for the self-normalised method, (b, d, v)."""
 
     @abstractmethod
-    def denoiser(self, target: Target, noise: UniformNoise) -> Estimate:
-        """log P̂(x_0^i = v | x_t), (b, d, v)."""
+    def denoiser(self, target: Target, noise: UniformNoise, batch: Noised) -> Estimated:
+        """log P̂(x_0^i = v | x_t)."""
 
-    def log_score(self, target: Target, noise: UniformNoise) -> Estimate:
-        """log ŝ, (b, d, v): the score that belongs to the estimated denoiser."""
-        denoiser = self.denoiser(target, noise)
-
-        def estimate(
-            x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
-        ) -> tuple[Tensor, Tensor]:
-            log_d, x_0 = denoiser(x_t, t, x_0, generator)
-            # without noise this is 0/0; the score is that of the target by then
-            return noise.log_score_from_denoiser(log_d, x_t, t.clamp_min(1e-4)), x_0
-
-        return estimate
+    def log_score(self, target: Target, noise: UniformNoise, batch: Noised) -> Estimated:
+        """log ŝ, the score that belongs to the estimated denoiser."""
+        log_d, x_0 = self.denoiser(target, noise, batch)
+        # without noise this is 0/0; the score is that of the target by then
+        return noise.log_score_from_denoiser(log_d, batch.x_t, batch.t.clamp_min(1e-4)), x_0
 
 
 class Warm(DenoiserEstimator):
@@ -88,13 +82,8 @@ class Warm(DenoiserEstimator):
     kind: Literal["warm"] = "warm"
     num_sweeps: Positive = 1
 
-    def denoiser(self, target: Target, noise: UniformNoise) -> Estimate:
-        def estimate(
-            x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
-        ) -> tuple[Tensor, Tensor]:
-            return identity.warm(target, noise, x_t, t, x_0, generator=generator, **self.settings)
-
-        return estimate
+    def denoiser(self, target: Target, noise: UniformNoise, batch: Noised) -> Estimated:
+        return self.call(identity.warm, target, noise, batch.x_t, batch.t, batch.x_0, batch=batch)
 
 
 class FromKernel(DenoiserEstimator):
@@ -102,8 +91,9 @@ class FromKernel(DenoiserEstimator):
 
     function: ClassVar[Callable[..., Tensor]]
 
-    def denoiser(self, target: Target, noise: UniformNoise) -> Estimate:
-        return self.from_noise(type(self).function, target, noise)
+    def denoiser(self, target: Target, noise: UniformNoise, batch: Noised) -> Estimated:
+        function = type(self).function
+        return self.call(function, target, noise, batch.x_t, batch.t, batch=batch), batch.x_0
 
 
 class Naive(FromKernel):
@@ -113,8 +103,9 @@ class Naive(FromKernel):
     kind: Literal["naive"] = "naive"
     num_samples: Positive
 
-    def log_score(self, target: Target, noise: UniformNoise) -> Estimate:
-        return self.from_noise(identity.naive_log_score, target, noise)
+    def log_score(self, target: Target, noise: UniformNoise, batch: Noised) -> Estimated:
+        score = identity.naive_log_score
+        return self.call(score, target, noise, batch.x_t, batch.t, batch=batch), batch.x_0
 
 
 class Shared(FromKernel):
@@ -173,7 +164,9 @@ class UnbiasedEstimator(Estimator):
     trains_denoiser: ClassVar[bool] = False
 
     @abstractmethod
-    def estimate(self, model: MarginalModel, target: Target, buffer: Buffer) -> Estimate: ...
+    def estimate(
+        self, model: MarginalModel, target: Target, buffer: Buffer, batch: Noised
+    ) -> Tensor: ...
 
 
 class UnbiasedFromKernel(UnbiasedEstimator):
@@ -181,8 +174,11 @@ class UnbiasedFromKernel(UnbiasedEstimator):
 
     function: ClassVar[Callable[..., Tensor]]
 
-    def estimate(self, model: MarginalModel, target: Target, buffer: Buffer) -> Estimate:
-        return self.from_noise(type(self).function, target, model.noise)
+    def estimate(
+        self, model: MarginalModel, target: Target, buffer: Buffer, batch: Noised
+    ) -> Tensor:
+        function = type(self).function
+        return self.call(function, target, model.noise, batch.x_t, batch.t, batch=batch)
 
 
 class LogMarginal(UnbiasedFromKernel):
@@ -232,54 +228,49 @@ class JointAnnealed(UnbiasedFromKernel):
 
 
 class JointGuided(UnbiasedEstimator):
-    """Walkers that start from what the model takes for the denoiser; in the noise they start at the
-    buffer, if that is a population of the target and there is a crowd whose log Z goes with it."""
+    """Walkers that start from what the model takes for the denoiser; in the noise, where ᾱ ≤ 1/2,
+    at the buffer, if that is a population of the target and there is a crowd whose log Z goes with
+    it."""
 
     trains_denoiser: ClassVar[bool] = True
     kind: Literal["joint_guided"] = "joint_guided"
     num_chains: Positive
     num_rungs: Positive
 
-    def estimate(self, model: MarginalModel, target: Target, buffer: Buffer) -> Estimate:
-        guided = self.guided(model, target)
+    def estimate(
+        self, model: MarginalModel, target: Target, buffer: Buffer, batch: Noised
+    ) -> Tensor:
         if not buffer.source.follows_target or model.crowd is None:
-            return guided
-        from_buffer = self.from_buffer(target, model.noise, buffer, model.crowd)
-        return by_noise(model.noise, guided, from_buffer)
+            return self.guided(model, target, buffer, batch)
+        clear = model.noise.alpha(batch.x_t, batch.t).expand(batch.x_t.shape).mean(1) > 0.5
+        rows = [part.nonzero().squeeze(1) for part in (clear, ~clear)]
+        parts = [
+            way(model, target, buffer, batch[own])
+            for way, own in zip((self.guided, self.from_buffer), rows, strict=True)
+            if len(own)
+        ]
+        return torch.cat(parts)[torch.cat(rows).argsort()]
 
-    def guided(self, model: MarginalModel, target: Target) -> Estimate:
+    def guided(self, model: MarginalModel, target: Target, buffer: Buffer, batch: Noised) -> Tensor:
         """From the second head, with a little of noise so that nothing is impossible."""
         floor = math.log(GUIDE_NOISE / target.num_values)
-
-        def estimate(
-            x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
-        ) -> tuple[Tensor, Tensor]:
-            with torch.no_grad():
-                log_d = learned(model, x_t, t).double() + math.log1p(-GUIDE_NOISE)
-            log_start = torch.logaddexp(log_d, torch.full_like(log_d, floor))
-            joint = identity.joint_guided(
-                target, model.noise, x_t, t, log_start, generator=generator, **self.settings
-            )
-            return joint, x_0
-
-        return estimate
+        with torch.no_grad():
+            log_d = learned(model, batch.x_t, batch.t).double() + math.log1p(-GUIDE_NOISE)
+        log_start = torch.logaddexp(log_d, torch.full_like(log_d, floor))
+        given = (target, model.noise, batch.x_t, batch.t, log_start)
+        return self.call(identity.joint_guided, *given, batch=batch)
 
     def from_buffer(
-        self, target: Target, noise: UniformNoise, buffer: Buffer, crowd: Crowd
-    ) -> Estimate:
+        self, model: MarginalModel, target: Target, buffer: Buffer, batch: Noised
+    ) -> Tensor:
         """From the other states of the buffer and their relabellings.  The log Z is that of the
         crowd; what it is off by is the same for all states."""
-
-        def estimate(
-            x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
-        ) -> tuple[Tensor, Tensor]:
-            joint = identity.joint_from_population(
-                target, noise, x_t, t, crowd.in_all_forms(buffer.all), float(crowd.log_z), x_0,
-                num_chains=self.num_chains, num_rungs=BUFFER_RUNGS, generator=generator,
-            )  # fmt: skip
-            return joint, x_0
-
-        return estimate
+        assert model.crowd is not None
+        states, log_z = model.crowd.in_all_forms(buffer.all), float(model.crowd.log_z)
+        return identity.joint_from_population(
+            target, model.noise, batch.x_t, batch.t, states, log_z, batch.x_0,
+            num_chains=self.num_chains, num_rungs=BUFFER_RUNGS, generator=batch.generator,
+        )  # fmt: skip
 
 
 AnyUnbiasedEstimator = Annotated[
@@ -291,23 +282,3 @@ AnyUnbiasedEstimator = Annotated[
     | JointGuided,
     Field(discriminator="kind"),
 ]
-
-
-def by_noise(noise: UniformNoise, clear: Estimate, noisy: Estimate) -> Estimate:
-    """One estimate where ᾱ > 1/2, another elsewhere."""
-
-    def estimate(
-        x_t: Tensor, t: Tensor, x_0: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        is_clear = noise.alpha(x_t, t).expand(x_t.shape).mean(1) > 0.5
-        rows = [part.nonzero().squeeze(1) for part in (is_clear, ~is_clear)]
-        answers = [
-            own(x_t[part], t[part], x_0[part], generator)
-            for own, part in zip((clear, noisy), rows, strict=True)
-            if len(part)
-        ]
-        back = torch.cat(rows).argsort()
-        hat, x_0 = (torch.cat(parts)[back] for parts in zip(*answers, strict=True))
-        return hat, x_0
-
-    return estimate

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tcsis.identity.blocks import log_mean
 from tcsis.learn import objectives
-from tcsis.learn.estimators import Estimate
+from tcsis.learn.estimators import Estimate, Noised
 from tcsis.learn.method import Loss
 from tcsis.learn.models.diffusion import DiffusionModel
 from tcsis.learn.models.marginal import MarginalModel
@@ -39,7 +39,7 @@ def denoising(
     def loss(x_0: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         t = draw_times(x_0, generator)
         x_t = noise.draw(x_0, t, generator=generator)
-        hat, x_0 = estimate(x_t, t, x_0, generator)
+        hat, x_0 = estimate(Noised(x_t, t, x_0, generator))
         return compare(x_t, t, hat).mean(), x_0
 
     return loss
@@ -88,9 +88,9 @@ def marginals(model: MarginalModel, divergence: Divergence) -> Compare:
     return compare
 
 
-def itakura_saito(log_p: Tensor, alpha: Tensor, hat: Tensor) -> Tensor:
+def unscaled(model: MarginalModel) -> Divergence:
     """Itakura–Saito, which needs no scale."""
-    return objectives.itakura_saito(log_p, hat.to(log_p))
+    return lambda log_p, alpha, hat: objectives.itakura_saito(log_p, hat.to(log_p))
 
 
 def scaled(model: MarginalModel) -> Divergence:

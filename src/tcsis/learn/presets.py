@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from tcsis.learn import losses
 from tcsis.learn.autoregressive import Autoregressive
 from tcsis.learn.buffers import AnySource, Chains, ModelAndNoise, PopulationAnnealing, Uniform
 from tcsis.learn.config import Config, Optimisation
 from tcsis.learn.estimators import JointColoured, JointGuided, LogMarginal, Naive, Warm
+from tcsis.learn.models import marginal
 from tcsis.learn.networks import AnyTrunk, Convolutions, GraphTransformer, Transformer
 from tcsis.learn.preconditioning import CrowdTerm
-from tcsis.learn.sampling import EulerStep, SecondOrderStep
-from tcsis.learn.self_normalized import ScoreEntropy, SelfNormalized
-from tcsis.learn.unbiased import Assembled, MarginalScoreEntropy, Unbiased
+from tcsis.learn.sampling import EULER, SECOND_ORDER
+from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
+from tcsis.learn.unbiased import Unbiased
 from tcsis.reverse.schedules import last_class
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
@@ -105,7 +107,7 @@ def self_normalized(target: Target) -> Config:
         method=SelfNormalized(
             network=site_network(target, width=16),
             estimator=Warm(num_sweeps=2),
-            step=SecondOrderStep(),
+            step=SECOND_ORDER,
             num_calls=24 if small else 64,
         ),
         buffer=annealed_population(target),
@@ -139,13 +141,13 @@ def unbiased(target: Target) -> Config:
 def paper_self_normalized(target: Target) -> Config:
     large = target.num_sites > 16
     method = SelfNormalized(
-        objective=ScoreEntropy(),
+        objective=SCORE_ENTROPY,
         network=Transformer(width=64, depth=4, heads=4),
         estimator=Naive(num_samples=2_000 if large else 500),
         symmetric=False,
         preconditioned=False,
         noise_eps=1e-3,
-        step=EulerStep(),
+        step=EULER,
         num_calls=64 if large else 24,
     )
     buffer = ModelAndNoise(noise_share=0.1) if large else Uniform(size=64)
@@ -156,13 +158,13 @@ def paper_self_normalized(target: Target) -> Config:
 def paper_unbiased(target: Target) -> Config:
     large = target.num_sites > 16
     method = Unbiased(
-        objective=MarginalScoreEntropy(),
+        objective=losses.scaled,
         network=Transformer(width=64, depth=4, heads=4),
         estimator=LogMarginal(num_samples=500 if large else 100),
-        scores=Assembled(),
+        scores=marginal.assembled,
         symmetric=False,
         noise_eps=1e-3,
-        step=EulerStep(),
+        step=EULER,
         num_calls=64 if large else 24,
     )
     buffer = Chains(kernel="gwg", num_steps=1_000)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
-from pydantic import Field
 
 from tcsis import exact, reverse
 from tcsis.basics.checks import check_counts, check_integer, make_generator
-from tcsis.basics.frozen import Frozen
+from tcsis.basics.frozen import Named
 from tcsis.draws import Draws
 from tcsis.learn.method import ScorePairs
 from tcsis.noise import UniformNoise
@@ -27,50 +26,20 @@ NUM_NOISED = 64
 # -- which step -----------------------------------------------------------------------------------
 
 
-class StepSetting(Frozen, ABC):
-    kind: str
+@dataclass(frozen=True)
+class StepChoice:
+    """A reverse step, and the calls that it takes of a state on average."""
 
-    @abstractmethod
-    def make(self, target: Target) -> Step: ...
-
-    def num_steps(self, calls: int) -> int:
-        """How many steps that many calls pay for."""
-        return calls
+    make: Callable[[Target], Step]
+    calls: float = 1.0
 
 
-class EulerStep(StepSetting):
-    """τ-leaping, the paper's."""
-
-    kind: Literal["euler"] = "euler"
-
-    def make(self, target: Target) -> Step:
-        return euler
-
-
-class TweedieStep(StepSetting):
-    """The bridge averaged over the denoiser."""
-
-    kind: Literal["tweedie"] = "tweedie"
-
-    def make(self, target: Target) -> Step:
-        return tweedie
-
-
-class SecondOrderStep(StepSetting):
-    """Tweedie with a correction of at most one site; see ``tcsis.reverse.trapezoidal``."""
-
-    kind: Literal["trapezoidal"] = "trapezoidal"
-    redraw: Annotated[float, Field(gt=0, le=1)] = 0.02
-
-    def make(self, target: Target) -> Step:
-        return Trapezoidal(target, self.redraw)
-
-    def num_steps(self, calls: int) -> int:
-        # a correction takes another call at the states that it changes, about one in ten
-        return max(1, round(calls / 1.15))
-
-
-AnyStep = Annotated[EulerStep | TweedieStep | SecondOrderStep, Field(discriminator="kind")]
+EULER, TWEEDIE = StepChoice(lambda target: euler), StepChoice(lambda target: tweedie)
+SECOND_ORDER = StepChoice(Trapezoidal, 1.15)
+"""A correction takes another call at the states that it changes, about one in ten."""
+AnyStep = Annotated[
+    StepChoice, Named({"euler": EULER, "tweedie": TWEEDIE, "trapezoidal": SECOND_ORDER})
+]
 
 # -- draws ----------------------------------------------------------------------------------------
 
@@ -82,7 +51,7 @@ class DiffusionSampler:
     target: Target
     denoiser: Denoiser
     noise: UniformNoise
-    setting: StepSetting
+    choice: StepChoice
     num_calls: int
 
     def sample(
@@ -109,11 +78,11 @@ class DiffusionSampler:
 
     @property
     def step(self) -> Step:
-        return self.setting.make(self.target)
+        return self.choice.make(self.target)
 
     def schedule(self, calls: int | None = None) -> Schedule:
         calls = check_integer("calls", self.num_calls if calls is None else calls)
-        grid = uniform_grid(self.noise, self.setting.num_steps(calls))
+        grid = uniform_grid(self.noise, max(1, round(calls / self.choice.calls)))
         return parallel(self.target.num_sites, grid)
 
     @torch.no_grad()

@@ -6,15 +6,22 @@ for any times learns that.  Draws go back from noise along any schedule.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tcsis.basics.frozen import Frozen, Positive
+from tcsis.basics.frozen import Named, Positive
 from tcsis.learn import losses
 from tcsis.learn.buffers import Buffer
-from tcsis.learn.estimators import AnyDenoiserEstimator, DenoiserEstimator, Estimate
+from tcsis.learn.estimators import (
+    AnyDenoiserEstimator,
+    DenoiserEstimator,
+    Estimated,
+    Noised,
+)
 from tcsis.learn.losses import Compare
 from tcsis.learn.method import Loss, Method
 from tcsis.learn.models import symmetry
@@ -28,68 +35,40 @@ from tcsis.learn.models.diffusion import (
     no_field,
 )
 from tcsis.learn.networks import AnyTrunk
-from tcsis.learn.sampling import AnyStep, DiffusionSampler, TweedieStep
-from tcsis.learn.times import AnyTimes, SharedTimes
+from tcsis.learn.sampling import TWEEDIE, AnyStep, DiffusionSampler
+from tcsis.learn.times import DrawTimes, mixed, shared
 from tcsis.noise import LogLinear, UniformNoise
 from tcsis.targets.base import Target
 
 # -- what is minimised ----------------------------------------------------------------------------
 
 
-class Objective(Frozen, ABC):
-    """What the network stands for, what is estimated, and how the two are compared."""
+@dataclass(frozen=True)
+class Objective:
+    """What the network stands for, what is estimated, and how the two are compared; steps of
+    1/``num_calls`` where steps are."""
 
-    kind: str
-
-    def model(self, noise: UniformNoise, network: SiteNetwork) -> DiffusionModel:
-        return DenoiserModel(noise, network)
-
-    def estimate(
-        self, estimator: DenoiserEstimator, target: Target, noise: UniformNoise
-    ) -> Estimate:
-        return estimator.denoiser(target, noise)
-
-    @abstractmethod
-    def compare(self, model: DiffusionModel, num_calls: int) -> Compare: ...
+    model: type[DiffusionModel]
+    estimate: Callable[[DenoiserEstimator, Target, UniformNoise, Noised], Estimated]
+    compare: Callable[[DiffusionModel, int], Compare]
 
 
-class Path(Objective):
-    """KL between the paths of ``num_calls`` steps, which is what the weights of draws suffer
-    from."""
-
-    kind: Literal["path"] = "path"
-
-    def compare(self, model: DiffusionModel, num_calls: int) -> Compare:
-        return losses.paths(model, num_calls)
+def denoised(
+    estimator: DenoiserEstimator, target: Target, noise: UniformNoise, batch: Noised
+) -> Estimated:
+    return estimator.denoiser(target, noise, batch)
 
 
-class DenoiserCrossEntropy(Objective):
-    """KL between denoisers."""
-
-    kind: Literal["cross-entropy"] = "cross-entropy"
-
-    def compare(self, model: DiffusionModel, num_calls: int) -> Compare:
-        return losses.denoisers(model)
+def scored(
+    estimator: DenoiserEstimator, target: Target, noise: UniformNoise, batch: Noised
+) -> Estimated:
+    return estimator.log_score(target, noise, batch)
 
 
-class ScoreEntropy(Objective):
-    """Eq. (6) of the paper, between scores."""
-
-    kind: Literal["score-entropy"] = "score-entropy"
-
-    def model(self, noise: UniformNoise, network: SiteNetwork) -> DiffusionModel:
-        return ScoreModel(noise, network)
-
-    def estimate(
-        self, estimator: DenoiserEstimator, target: Target, noise: UniformNoise
-    ) -> Estimate:
-        return estimator.log_score(target, noise)
-
-    def compare(self, model: DiffusionModel, num_calls: int) -> Compare:
-        return losses.scores(model)
-
-
-AnyObjective = Annotated[Path | DenoiserCrossEntropy | ScoreEntropy, Field(discriminator="kind")]
+PATH = Objective(DenoiserModel, denoised, losses.paths)
+CROSS_ENTROPY = Objective(DenoiserModel, denoised, lambda model, _: losses.denoisers(model))
+SCORE_ENTROPY = Objective(ScoreModel, scored, lambda model, _: losses.scores(model))
+"""Eq. (6) of the paper."""
 
 # -- the method -----------------------------------------------------------------------------------
 
@@ -100,19 +79,24 @@ class SelfNormalized(Method[DiffusionModel]):
     ``symmetric`` the symmetry of the values is built in; ``noise_eps`` is the α left at t = 1."""
 
     kind: Literal["self-normalized"] = "self-normalized"
-    objective: AnyObjective = Path()
+    objective: Annotated[
+        Objective,
+        Named({"path": PATH, "cross-entropy": CROSS_ENTROPY, "score-entropy": SCORE_ENTROPY}),
+    ] = PATH
     network: AnyTrunk
     estimator: AnyDenoiserEstimator
-    times: AnyTimes = SharedTimes()
+    times: Annotated[Callable[[Target], DrawTimes], Named({"shared": shared, "mixed": mixed})] = (
+        shared
+    )
     symmetric: bool = True
     preconditioned: bool = True
     noise_eps: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    step: AnyStep = TweedieStep()
+    step: AnyStep = TWEEDIE
     num_calls: Positive = 64
 
     @model_validator(mode="after")
     def check_some_signal(self) -> SelfNormalized:
-        if isinstance(self.objective, ScoreEntropy) and self.noise_eps == 0:
+        if self.objective is SCORE_ENTROPY and self.noise_eps == 0:
             raise ValueError(
                 "noise_eps is 0, and in pure noise a score says nothing: expected noise_eps above "
                 "0, such as 0.001, with the objective score-entropy"
@@ -133,8 +117,8 @@ class SelfNormalized(Method[DiffusionModel]):
     def loss(self, model: DiffusionModel, target: Target, buffer: Buffer) -> Loss:
         return losses.denoising(
             model.noise,
-            self.times.drawn_for(target),
-            self.objective.estimate(self.estimator, target, model.noise),
+            self.times(target),
+            partial(self.objective.estimate, self.estimator, target, model.noise),
             self.objective.compare(model, self.num_calls),
         )
 

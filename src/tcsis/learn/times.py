@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from tcsis.basics.frozen import Frozen
 from tcsis.reverse.schedules import farthest_point, last_class, remaining
 from tcsis.targets.base import Target
 
 DrawTimes = Callable[[Tensor, torch.Generator], Tensor]
 """Times for a batch of states, (b, d) -> (b, d)."""
-
-
-class Times(Frozen, ABC):
-    kind: str
-
-    @abstractmethod
-    def drawn_for(self, target: Target) -> DrawTimes: ...
-
-
-class SharedTimes(Times):
-    """One time for all sites of a state: the parallel schedules of the paper."""
-
-    kind: Literal["shared"] = "shared"
-
-    def drawn_for(self, target: Target) -> DrawTimes:
-        return shared_times
-
-
-class MixedTimes(Times):
-    """Shared times, and sites known or not besides: a model that serves every schedule, planned
-    blocks above all."""
-
-    kind: Literal["mixed"] = "mixed"
-
-    def drawn_for(self, target: Target) -> DrawTimes:
-        return mixed_times(last_class_last(target))
-
-
-AnyTimes = Annotated[SharedTimes | MixedTimes, Field(discriminator="kind")]
 
 
 def shared_times(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -69,6 +36,17 @@ def mixed_times(order: Tensor) -> DrawTimes:
         return torch.where(kind < 0.5, t, torch.where(kind < 0.75, at_random, in_order))
 
     return draw
+
+
+def shared(target: Target) -> DrawTimes:
+    """One time for all sites of a state: the parallel schedules of the paper."""
+    return shared_times
+
+
+def mixed(target: Target) -> DrawTimes:
+    """Shared times, and sites known or not besides: for a model that serves every schedule, planned
+    blocks above all."""
+    return mixed_times(last_class_last(target))
 
 
 def last_class_last(target: Target) -> Tensor:

@@ -7,7 +7,7 @@ it on joint estimates; draws go back from noise.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal
 
@@ -15,84 +15,34 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from tcsis.basics.frozen import Frozen, Positive
+from tcsis.basics.frozen import Named, Positive
 from tcsis.identity.blocks import log_mean
 from tcsis.learn import losses
 from tcsis.learn.buffers import Buffer
-from tcsis.learn.estimators import AnyUnbiasedEstimator
+from tcsis.learn.estimators import AnyUnbiasedEstimator, Estimated, Noised
 from tcsis.learn.method import Loss, Method
 from tcsis.learn.models import marginal
 from tcsis.learn.models.marginal import MarginalModel
 from tcsis.learn.networks import AnyTrunk
 from tcsis.learn.preconditioning import AnyPreconditioning, DensityTerm
-from tcsis.learn.sampling import AnyStep, DiffusionSampler, TweedieStep
+from tcsis.learn.sampling import TWEEDIE, AnyStep, DiffusionSampler
 from tcsis.learn.times import shared_times
 from tcsis.noise import LogLinear, UniformNoise
-from tcsis.reverse.steps import Denoiser
 from tcsis.targets.base import Target
 
 NUM_FITTED, NUM_FITS, NUM_SITES = 8_192, 2, 4
 """States of a fit before training, how often it is repeated, and sites of each that it looks at."""
 
-# -- divergences ----------------------------------------------------------------------------------
-
-
-class ItakuraSaito(Frozen):
-    """p̂/p - log(p̂/p), which weighs all states alike."""
-
-    kind: Literal["itakura-saito"] = "itakura-saito"
-
-    def divergence(self, model: MarginalModel) -> losses.Divergence:
-        return losses.itakura_saito
-
-
-class MarginalScoreEntropy(Frozen):
-    """The paper's p - p̂·log p, which weighs a state by its probability."""
-
-    kind: Literal["score-entropy"] = "score-entropy"
-
-    def divergence(self, model: MarginalModel) -> losses.Divergence:
-        return losses.scaled(model)
-
-
-# -- ways to the denoiser -------------------------------------------------------------------------
-
-
-class Route(Frozen, ABC):
-    kind: str
-
-    @abstractmethod
-    def denoiser(self, model: MarginalModel) -> Denoiser: ...
-
-
-class SecondHead(Route):
-    """A head on the same features, trained beside the marginal: one call."""
-
-    kind: Literal["learned"] = "learned"
-
-    def denoiser(self, model: MarginalModel) -> Denoiser:
-        return partial(marginal.learned, model)
-
-
-class TaylorRoute(Route):
-    """Ratios to first order from one gradient."""
-
-    kind: Literal["taylor"] = "taylor"
-
-    def denoiser(self, model: MarginalModel) -> Denoiser:
-        return partial(marginal.taylor, model)
-
-
-class Assembled(Route):
-    """The marginal of every neighbour, the paper's: d·(V-1) + 1 calls."""
-
-    kind: Literal["assembled"] = "assembled"
-
-    def denoiser(self, model: MarginalModel) -> Denoiser:
-        return partial(marginal.assembled, model)
-
-
-# -- the method -----------------------------------------------------------------------------------
+DIVERGENCES = {
+    "itakura-saito": losses.unscaled,  # weighs all states alike
+    "score-entropy": losses.scaled,  # the paper's, weighs a state by its probability
+}
+ROUTES = {
+    "learned": marginal.learned,  # a head of its own: one call
+    "taylor": marginal.taylor,  # ratios to first order from one gradient
+    "assembled": marginal.assembled,  # the paper's: the marginal of every neighbour
+}
+"""Ways from the marginal to the denoiser."""
 
 
 class Unbiased(Method[MarginalModel]):
@@ -100,23 +50,23 @@ class Unbiased(Method[MarginalModel]):
     marginal without learning; the rest as in ``SelfNormalized``."""
 
     kind: Literal["unbiased"] = "unbiased"
-    objective: Annotated[ItakuraSaito | MarginalScoreEntropy, Field(discriminator="kind")] = (
-        ItakuraSaito()
+    objective: Annotated[Callable[[MarginalModel], losses.Divergence], Named(DIVERGENCES)] = (
+        losses.unscaled
     )
     network: AnyTrunk
     estimator: AnyUnbiasedEstimator
     preconditioning: AnyPreconditioning = DensityTerm()
-    scores: Annotated[SecondHead | TaylorRoute | Assembled, Field(discriminator="kind")] = (
-        SecondHead()
+    scores: Annotated[Callable[[MarginalModel, Tensor, Tensor], Tensor], Named(ROUTES)] = (
+        marginal.learned
     )
     symmetric: bool = True
     noise_eps: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    step: AnyStep = TweedieStep()
+    step: AnyStep = TWEEDIE
     num_calls: Positive = 64
 
     @model_validator(mode="after")
     def check_scores(self) -> Unbiased:
-        if isinstance(self.scores, SecondHead) and not self.estimator.trains_denoiser:
+        if self.scores is marginal.learned and not self.estimator.trains_denoiser:
             raise ValueError(
                 f"scores is learned, and the estimator {self.estimator.kind} trains the marginal "
                 "alone: expected a joint estimator, such as joint_annealed, or scores taylor or "
@@ -143,23 +93,26 @@ class Unbiased(Method[MarginalModel]):
         t = shared_times(x_0, generator)
         x_t = model.noise.draw(x_0, t, generator=generator)
         check_all_allowed(target, x_t)
-        estimate = self.estimator.estimate(model, target, buffer)
+        batch = Noised(x_t, t, x_0, generator)
         fit = fit_both if self.estimator.trains_denoiser else fit_marginal
         for _ in range(NUM_FITS):  # what the first fit says may guide the estimates of the next
-            fit(model, x_t, t, estimate(x_t, t, x_0, generator)[0], generator)
+            fit(model, batch, self.estimator.estimate(model, target, buffer, batch))
 
     def loss(self, model: MarginalModel, target: Target, buffer: Buffer) -> Loss:
-        divergence = self.objective.divergence(model)
+        divergence = self.objective(model)
         compare = (
             losses.joints(model, divergence, self.num_calls)
             if self.estimator.trains_denoiser
             else losses.marginals(model, divergence)
         )
-        estimate = self.estimator.estimate(model, target, buffer)
+
+        def estimate(batch: Noised) -> Estimated:
+            return self.estimator.estimate(model, target, buffer, batch), batch.x_0
+
         return losses.denoising(model.noise, shared_times, estimate, compare)
 
     def sampler(self, model: MarginalModel, target: Target) -> DiffusionSampler:
-        denoiser = self.scores.denoiser(model)
+        denoiser = partial(self.scores, model)
         return DiffusionSampler(target, denoiser, model.noise, self.step, self.num_calls)
 
     def tiny(self) -> Unbiased:
@@ -172,19 +125,16 @@ class Unbiased(Method[MarginalModel]):
 # -- the fit before training ----------------------------------------------------------------------
 
 
-def fit_marginal(
-    model: MarginalModel, x_t: Tensor, t: Tensor, log_p_hat: Tensor, generator: torch.Generator
-) -> None:
+def fit_marginal(model: MarginalModel, batch: Noised, log_p_hat: Tensor) -> None:
     """The skip terms to estimates of the marginal, (b,)."""
-    model.fit_skips(x_t, t, log_p_hat)
+    model.fit_skips(batch.x_t, batch.t, log_p_hat)
 
 
-def fit_both(
-    model: MarginalModel, x_t: Tensor, t: Tensor, joint: Tensor, generator: torch.Generator
-) -> None:
+def fit_both(model: MarginalModel, batch: Noised, joint: Tensor) -> None:
     """Skip terms and fields to joint estimates, (b, d, v)."""
+    x_t, t = batch.x_t, batch.t
     shape = (len(x_t), NUM_SITES)
-    sites = torch.randint(x_t.shape[1], shape, device=x_t.device, generator=generator)
+    sites = torch.randint(x_t.shape[1], shape, device=x_t.device, generator=batch.generator)
     chosen = joint.gather(1, sites[..., None].expand(-1, -1, joint.shape[-1]))
     log_p_hat = log_mean(joint.logsumexp(-1), 1)
     model.fit_skips(x_t, t, log_p_hat)

@@ -42,7 +42,7 @@ TARGETS: dict[str, Target] = {
 
 def make(target: Target, objective: str = "path", **changes: object) -> DenoiserModel | ScoreModel:
     eps = 1e-3 if objective == "score-entropy" else 0.0  # a score needs some signal
-    settings = {"objective": {"kind": objective}, "noise_eps": eps, **changes}
+    settings = {"objective": objective, "noise_eps": eps, **changes}
     config = presets.tiny(target, "self-normalized").changed(method=settings)
     return config.new_model(target, seed=0).double()
 
