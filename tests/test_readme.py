@@ -10,19 +10,21 @@ from typer.main import get_command
 from tcsis.app.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("tutorial.md", "your-own-density.md", "report.md")
+GUIDES = ("tutorial.md", "your-own-density.md", "report.md", "choosing.md")
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in GUIDES)]
 EXPECTED = {
     "README.md": ["15.5222", "exact by enumeration", "Verdict("],
     "tutorial.md": ["15.5222", "torch.Size([5000, 16])", "8.0", "autoregressive", "glauber"],
     "your-own-density.md": [],
     "report.md": ["trusted", "failed", "about 1 of 2 equal modes"],
+    "choosing.md": [],
 }
 WRITTEN = {
     "README.md": ["report.html"],
     "tutorial.md": ["ising.html", "compare.html", "ising-model"],
     "your-own-density.md": ["ring.html"],
     "report.md": [],
+    "choosing.md": [],
 }
 
 
