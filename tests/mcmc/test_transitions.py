@@ -23,7 +23,7 @@ from tcsis.mcmc.balanced import (
     log_moves,
     taylor_difference,
 )
-from tcsis.mcmc.gibbs import RandomScanGibbs, SweepGibbs
+from tcsis.mcmc.gibbs import RandomScanGibbs, SweepGibbs, colour_classes
 from tcsis.mcmc.kernel import Kernel, log_acceptance
 from tcsis.mcmc.langevin import DiscreteMALA, log_proposal
 from tcsis.mcmc.metropolis import Metropolis
@@ -63,10 +63,20 @@ def with_staying(off_diagonal: Tensor) -> Tensor:
     return off_diagonal + torch.diag(1 - off_diagonal.sum(-1))
 
 
+def log_move(target: Target, kernel: Metropolis | RandomScanGibbs, x: Tensor) -> Tensor:
+    """log probability that one step sets site i to v ≠ x_i, (N, d) -> (N, d, v)."""
+    ratios, d, v = target.log_ratios(x), target.num_sites, target.num_values
+    if isinstance(kernel, Metropolis):
+        moves = ratios.clamp_max(0) - math.log(d * (v - 1))
+    else:
+        moves = ratios.log_softmax(-1) - math.log(d)
+    return moves.scatter(-1, x[..., None], -torch.inf)
+
+
 def local_matrix(target: Target, kernel: Metropolis | RandomScanGibbs) -> Tensor:
     """P from log probabilities (N, d, v) of setting one site."""
     x, _ = all_states(target)
-    probability = kernel.log_transition(target, x).exp()
+    probability = log_move(target, kernel, x).exp()
     matrix = torch.zeros(len(x), len(x), dtype=torch.float64)
     for site, value in itertools.product(range(target.num_sites), range(target.num_values)):
         y = x.clone()
@@ -78,9 +88,17 @@ def local_matrix(target: Target, kernel: Metropolis | RandomScanGibbs) -> Tensor
 
 
 def sweep_matrix(target: Target, kernel: SweepGibbs) -> Tensor:
-    x, _ = all_states(target)
-    n = len(x)
-    return kernel.log_transition(target, x[:, None].expand(n, n, -1), x.expand(n, n, -1)).exp()
+    """P of a sweep from x to y: while a class is drawn, the classes before it stand at y already
+    and the ones after it still at x."""
+    states, _ = all_states(target)
+    n = len(states)
+    x, y = states[:, None].expand(n, n, -1), states.expand(n, n, -1)
+    log_p = torch.zeros(n, n, dtype=torch.float64)
+    for sites in colour_classes(target):
+        conditionals = target.log_ratios(x)[..., sites, :].log_softmax(-1)
+        x = x.index_copy(-1, sites, y[..., sites])
+        log_p += conditionals.gather(-1, y[..., sites, None]).sum((-2, -1))
+    return log_p.exp()
 
 
 Path = tuple[Tensor, Tensor, Tensor]  # end states (N, d), log q there (N,), log q back (N,)

@@ -110,7 +110,7 @@ def from_checkpoint(
         raise CheckpointError("this checkpoint holds no model: expected one that tcsis.train wrote")
     if not isinstance(data["config"].get("method"), dict):
         raise CheckpointError(
-            "this checkpoint is of a tcsis before 0.2, whose methods went by other names: expected "
+            "this checkpoint is of an older tcsis, whose methods went by other names: expected "
             "one of this version; train again"
         )
     target = matching_target(tensors, data["target"], target)

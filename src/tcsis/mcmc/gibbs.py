@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -27,11 +26,6 @@ class RandomScanGibbs:
         values = draw_categorical(target.log_ratios_at(state.x, sites), generator=generator)
         return State(set_site(state.x, sites, values)), torch.ones(sites.shape, device=sites.device)
 
-    def log_transition(self, target: Target, x: Tensor) -> Tensor:
-        """log probability that one step sets site i to v ≠ x_i, (..., d) -> (..., d, v)."""
-        moves = target.log_ratios(x).log_softmax(-1) - math.log(target.num_sites)
-        return moves.scatter(-1, x[..., None], -torch.inf)
-
 
 @dataclass(frozen=True)
 class SweepGibbs:
@@ -53,16 +47,6 @@ class SweepGibbs:
             values = draw_categorical(ratios_of_class(target, x, sites), generator=generator)
             x = x.index_copy(-1, sites, values)
         return State(x), torch.ones(x.shape[:-1], device=x.device)
-
-    def log_transition(self, target: Target, x: Tensor, y: Tensor) -> Tensor:
-        """log probability that one sweep leads from x to y, (..., d) -> (...): while a class is
-        drawn, the classes before it stand at y already and the ones after it still at x."""
-        total = torch.zeros(x.shape[:-1], dtype=target.dtype, device=x.device)
-        for sites in colour_classes(target):
-            conditionals = ratios_of_class(target, x, sites).log_softmax(-1)
-            x = x.index_copy(-1, sites, y[..., sites])
-            total += conditionals.gather(-1, y[..., sites, None]).sum((-2, -1))
-        return total
 
 
 def colour_classes(target: Target) -> list[Tensor]:

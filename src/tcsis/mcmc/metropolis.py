@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -30,10 +29,3 @@ class Metropolis:
         accepted = decide(ratio.clamp_max(0), generator)
         chosen = torch.where(accepted[..., None], set_site(x, sites, values), x)
         return State(chosen), accepted.float()
-
-    def log_transition(self, target: Target, x: Tensor) -> Tensor:
-        """log probability that one step sets site i to v ≠ x_i, (..., d) -> (..., d, v); what is
-        missing from one is the probability of staying, and stands nowhere."""
-        log_proposal = -math.log(target.num_sites * (target.num_values - 1))
-        moves = target.log_ratios(x).clamp_max(0) + log_proposal
-        return moves.scatter(-1, x[..., None], -torch.inf)

@@ -22,7 +22,7 @@ import torch
 from tcsis.app.study import cells
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import Task
-from tcsis.learn.training import DivergedError
+from tcsis.learn.descent import DivergedError
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 

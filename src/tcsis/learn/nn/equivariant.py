@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from tcsis.learn.nn.dit import Block, TimeEmbedding
 
@@ -73,26 +72,6 @@ class CausalStream(nn.Module):
         for block in self.blocks:
             h = block(h, time, self.turn, self.mask)
         return h
-
-
-class LocallyEquivariant(nn.Module):
-    """G on top of a hollow trunk that takes v + 1 channels: (b, d), (b, d) -> (b, d, v).
-
-    The channels are α·([x_i = v] - 1/V) and α: a site in pure noise says nothing.  The embedding
-    of values starts at zero, and so does G.
-    """
-
-    def __init__(self, trunk: Hollow, num_values: int) -> None:
-        super().__init__()
-        self.trunk = trunk
-        self.embed = nn.Parameter(torch.zeros(num_values, trunk.width))
-
-    def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
-        num_values = len(self.embed)
-        centred = one_hot(x, num_values).to(alpha.dtype) - 1 / num_values
-        known = alpha[..., None]
-        z = torch.cat([known * centred, known], dim=-1)
-        return antisymmetric(self.trunk(z, alpha), self.embed, x)
 
 
 def antisymmetric(h: Tensor, embed: Tensor, x: Tensor) -> Tensor:
