@@ -62,6 +62,7 @@ class TrainRun(TrainingRun):
 
 class CompareRun(TrainingRun):
     command: Literal["compare"] = "compare"
+    steps: Positive | None = None
 
 
 class SampleRun(DrawingRun):
@@ -97,6 +98,10 @@ class CompareSettings(Frozen):
     def first_learned(self) -> str | None:
         """The method that [train] is for."""
         return next((name for name in self.methods if name in LEARNED), None)
+
+    @property
+    def trains(self) -> bool:
+        return self.first_learned is not None or "leaps" in self.methods
 
 
 # -- a resolved run, by command -------------------------------------------------------------------
@@ -153,6 +158,8 @@ def resolve(document: Document, command: Command) -> tuple[Settings, Target]:
         sections["mcmc"] = parse(ChainSettings, table(document, "mcmc"), "config: mcmc")
     if "compare" in kind.model_fields:
         sections["compare"] = parse(CompareSettings, table(document, "compare"), "config: compare")
+        if run.steps is not None and not sections["compare"].trains:
+            raise ValueError("steps is given and there is no learned method: leave it out")
     if "train" in kind.model_fields:
         named = run.method if isinstance(run, TrainRun) else sections["compare"].first_learned
         sections["train"] = resolve_config(run, named, target, table(document, "train"))

@@ -114,7 +114,7 @@ LINES = {
         "unknown section [mcmc]: tcsis exact has target, run",
     ),
     "draws of chains": (
-        ["mcmc", *ISING, "--n", "100"],
+        ["mcmc", *ISING, "--set", "run.n=100"],
         "run has no setting 'n': expected command, seed, device, dtype, threads",
     ),
     "preset of exact draws": (
@@ -313,7 +313,7 @@ DAMAGES = {
     "a newer version": (lambda folder: edit_data(folder, version=99), "newer tcsis"),
     "no model": (hold_nothing, "holds no model"),
     "other weights": (hold_other_weights, "do not fit"),
-    "an older version": (hold_an_older_config, "is of a tcsis before 0.2"),
+    "an older version": (hold_an_older_config, "is of an older tcsis"),
 }
 
 
@@ -344,7 +344,7 @@ def test_resuming_an_older_checkpoint(untrained: Path, tmp_path: Path, tcsis_cli
     hold_an_older_config(next((run / "checkpoint").iterdir()))
     outcome = tcsis_cli("train", "--resume", "--out", run)
     assert outcome.code == 4
-    assert_one_line(outcome, "is of a tcsis before 0.2")
+    assert_one_line(outcome, "is of an older tcsis")
 
 
 def test_resuming_another_run(untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:

@@ -12,6 +12,7 @@ from typer import Argument, Option
 import tcsis
 from tcsis.app.cli.failures import FINE, INTERRUPTED, RunInterruptedError, explain
 from tcsis.app.cli.options import (
+    DrawOptions,
     FolderOptions,
     GateOptions,
     PrintOptions,
@@ -77,7 +78,7 @@ def targets(printing: PrintOptions) -> int:
 @app.command()
 @spread
 def exact(
-    target: TargetOptions, run: RunOptions, folder: FolderOptions, printing: PrintOptions
+    target: TargetOptions, run: DrawOptions, folder: FolderOptions, printing: PrintOptions
 ) -> int:
     """Exact answers; with --out also exact draws and their report."""
     from tcsis.app.cli import inspection
@@ -89,7 +90,7 @@ def exact(
 @spread
 def train(
     target: TargetOptions,
-    run: RunOptions,
+    run: DrawOptions,
     folder: FolderOptions,
     gates: GateOptions,
     printing: PrintOptions,
@@ -113,7 +114,7 @@ def train(
 @app.command()
 @spread
 def sample(
-    run: RunOptions,
+    run: DrawOptions,
     folder: FolderOptions,
     gates: GateOptions,
     printing: PrintOptions,
@@ -154,7 +155,7 @@ def mcmc(
 @spread
 def compare(
     target: TargetOptions,
-    run: RunOptions,
+    run: DrawOptions,
     folder: FolderOptions,
     gates: GateOptions,
     printing: PrintOptions,
@@ -163,7 +164,7 @@ def compare(
     ] = None,
     equal: Annotated[str | None, Option(help="equal in seconds or densities (seconds)")] = None,
     preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
-    steps: Annotated[int | None, Option(help="training steps")] = None,
+    steps: Annotated[int | None, Option(help="training steps of every learned one")] = None,
     time_budget: Annotated[float | None, Option(help="most seconds of training")] = None,
 ) -> int:
     """Several methods on one target at equal cost."""
@@ -171,8 +172,7 @@ def compare(
 
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     over = {
-        "run": {"preset": preset, "time_budget": time_budget},
-        "train": {"num_steps": steps},
+        "run": {"preset": preset, "steps": steps, "time_budget": time_budget},
         "compare": {"methods": names, "equal": equal},
     }
     return running.run("compare", target, run, folder, gates, printing, over)

@@ -41,7 +41,6 @@ class RunOptions:
     """How to run."""
 
     seed: Annotated[int | None, Option(help="seed of everything random (0)")] = None
-    n: Annotated[int | None, Option("--n", help="number of draws (10000)")] = None
     device: Annotated[str | None, Option(help="cpu, cuda, ... (cpu)")] = None
     dtype: Annotated[str | None, Option(help="float32 or float64")] = None
     threads: Annotated[int | None, Option(help="threads to compute with (all cores)")] = None
@@ -49,6 +48,13 @@ class RunOptions:
     set: Annotated[
         list[str] | None, Option(help="one setting, as section.key=value; may be repeated")
     ] = None
+
+
+@dataclass(frozen=True)
+class DrawOptions(RunOptions):
+    """How to run what draws a given number."""
+
+    n: Annotated[int | None, Option("--n", help="number of draws (10000)")] = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +145,9 @@ def parse_side(text: str | None) -> int | list[int] | None:
 
 
 def run_table(options: RunOptions) -> Document:
-    names = ("seed", "n", "device", "dtype", "threads")
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    given = asdict(options)
+    del given["config"], given["set"]
+    return settings.without_none(given)
 
 
 def without_nothing(document: Document) -> Document:
