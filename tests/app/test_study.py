@@ -58,7 +58,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
     """The table without its timings."""
     with (folder / "table.csv").open() as file:
         found = list(csv.DictReader(file))
-    return [{k: v for k, v in row.items() if k not in table.TIMINGS} for row in found]
+    return [{k: v for k, v in row.items() if not k.endswith("_seconds")} for row in found]
 
 
 def cell_files(folder: Path) -> list[Path]:

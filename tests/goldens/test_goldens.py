@@ -16,14 +16,14 @@ from pathlib import Path
 import networkx
 import pytest
 import torch
-from tcsis.peers import leaps
-from tcsis.reverse.steps import euler, tweedie
-from tcsis.reverse.trapezoidal import Trapezoidal
-from tcsis.reverse.unlearned import fresh
 
 import tcsis
 from tcsis import exact, identity, mcmc, reverse, schedules
 from tcsis.noise import UniformNoise
+from tcsis.peers import leaps
+from tcsis.reverse.steps import euler, tweedie
+from tcsis.reverse.trapezoidal import Trapezoidal
+from tcsis.reverse.unlearned import fresh
 from tcsis.targets.physics import Ising, Potts
 
 FILE = Path(__file__).with_name("goldens.json")

@@ -14,7 +14,6 @@ from scipy.stats import chi2
 from tcsis.exact import Enumeration
 from tcsis.mcmc.compiled import (
     PairwiseArrays,
-    energies,
     make_streams,
     moves,
     step,
@@ -409,22 +408,6 @@ def test_table_and_odds_walk_the_same_way() -> None:
 
 
 FREE = Pairwise(torch.zeros(0, 2, dtype=torch.long), torch.zeros(0, 2, 2), random_tensor(3, 2))
-ENERGY_TARGETS = FORMS | FERROMAGNETS | LARGER | {
-    "constants": Pairwise(
-        [[0, 1], [1, 2]], random_tensor(2, 3, 3), random_tensor(3, 3), constant=2.5
-    ),
-    "no bonds": FREE,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ENERGY_TARGETS)
-def test_energies(name: str) -> None:
-    target = ENERGY_TARGETS[name].to(dtype=torch.float64)
-    x = uniform_states(target, 300)
-    exact = target.log_density(torch.from_numpy(x)).numpy()
-    assert energies(PairwiseArrays.of(target), x) == pytest.approx(exact, abs=1e-11)
-
-
 ISING = PairwiseArrays.of(Ising(2, 0.3))
 TABLES = PairwiseArrays.of(VALUE_FORMS["values-tables"])
 X, STREAMS = np.zeros((5, 4), dtype=np.uint8), make_streams(0, 5)

@@ -255,16 +255,10 @@ class AutoregressiveSampler:
     model: CausalLaw
 
     def sample(
-        self,
-        n: int,
-        *,
-        seed: int = 0,
-        generator: torch.Generator | None = None,
-        calls: int | None = None,
-        schedule: Schedule | None = None,
-        step: Step | None = None,
+        self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
+        calls: int | None = None, schedule: Schedule | None = None, step: Step | None = None,
         batch_size: int | None = None,
-    ) -> Draws:
+    ) -> Draws:  # fmt: skip
         """n independent draws, each with its weight."""
         check_counts(n=n, batch_size=batch_size or 1)
         if not (calls is schedule is step is None):

@@ -63,7 +63,7 @@ class Estimator(Frozen, ABC):
 
 
 class DenoiserEstimator(Estimator):
-    """Estimates for the self-normalised method, (b, d, v)."""
+    """Estimates for the self-normalized method, (b, d, v)."""
 
     @abstractmethod
     def denoiser(self, target: Target, noise: UniformNoise, batch: Noised) -> Estimated:

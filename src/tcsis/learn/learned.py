@@ -43,16 +43,10 @@ class Learned:
         return self.config.algorithm.sampler(self.module, self.target)
 
     def sample(
-        self,
-        n: int,
-        *,
-        seed: int = 0,
-        generator: torch.Generator | None = None,
-        calls: int | None = None,
-        schedule: Schedule | None = None,
-        step: Step | None = None,
+        self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
+        calls: int | None = None, schedule: Schedule | None = None, step: Step | None = None,
         batch_size: int | None = None,
-    ) -> Draws:
+    ) -> Draws:  # fmt: skip
         """n independent draws, each with its path weight.
 
         ``calls`` is how many network calls a draw may take.  The autoregressive method takes one a

@@ -53,16 +53,10 @@ class ModelSampler(Protocol):
         """The schedule that ``sample`` goes by."""
 
     def sample(
-        self,
-        n: int,
-        *,
-        seed: int = 0,
-        generator: torch.Generator | None = None,
-        calls: int | None = None,
-        schedule: Schedule | None = None,
-        step: Step | None = None,
+        self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
+        calls: int | None = None, schedule: Schedule | None = None, step: Step | None = None,
         batch_size: int | None = None,
-    ) -> Draws:
+    ) -> Draws:  # fmt: skip
         """n draws; ``calls`` network calls each, where that is free to choose."""
 
     def score_pairs(self, seed: int) -> ScorePairs:

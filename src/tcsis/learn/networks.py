@@ -21,21 +21,14 @@ from tcsis.targets.pairwise import Pairwise
 
 
 class Trunk(Frozen, ABC):
-    """(b, d, in_width) and α (b, d) -> features (b, d, width); ``compiled`` by torch if asked."""
+    """(b, d, in_width) and α (b, d) -> features (b, d, width)."""
 
     kind: str
     width: Positive
     depth: Positive = 4
-    compiled: bool = False
-
-    def trunk(self, target: Target, in_width: int) -> nn.Module:
-        made = self.make(target, in_width)
-        if self.compiled:
-            made.compile()
-        return made
 
     @abstractmethod
-    def make(self, target: Target, in_width: int) -> nn.Module: ...
+    def trunk(self, target: Target, in_width: int) -> nn.Module: ...
 
 
 class Convolutions(Trunk):
@@ -43,7 +36,7 @@ class Convolutions(Trunk):
 
     kind: Literal["lattice"] = "lattice"
 
-    def make(self, target: Target, in_width: int) -> LatticeNet:
+    def trunk(self, target: Target, in_width: int) -> LatticeNet:
         lattice = target.lattice
         if lattice is None:
             raise ValueError(f"{target} has no lattice: expected network dit or graph")
@@ -60,7 +53,7 @@ class Transformer(Trunk):
     kind: Literal["dit"] = "dit"
     heads: Positive = 4
 
-    def make(self, target: Target, in_width: int) -> DiT:
+    def trunk(self, target: Target, in_width: int) -> DiT:
         sizes = (in_width, self.width, self.depth, self.heads)
         if target.lattice is None:
             return set_dit(target.num_sites, *sizes)
@@ -75,7 +68,7 @@ class GraphTransformer(Trunk):
     kind: Literal["graph"] = "graph"
     heads: Positive = 4
 
-    def make(self, target: Target, in_width: int) -> DiT:
+    def trunk(self, target: Target, in_width: int) -> DiT:
         return graph_dit(adjacency(target), in_width, self.width, self.depth, self.heads)
 
 

@@ -1,6 +1,6 @@
 """What is minimised: divergences between an estimate and a model, each zero where they agree.
 
-Self-normalised methods compare scores (Eq. 6) or denoisers; the unbiased method compares marginal
+Self-normalized methods compare scores (Eq. 6) or denoisers; the unbiased method compares marginal
 densities, with a divergence that is linear in the estimate p̂, so that noise in p̂ averages out.
 Every Bregman divergence is: score entropy, Σ p_θ - p̂·log p_θ, weighs a state by its probability,
 and Itakura–Saito, Σ p̂/p_θ - log(p̂/p_θ), weighs all of them alike.

@@ -55,16 +55,10 @@ class DiffusionSampler:
     num_calls: int
 
     def sample(
-        self,
-        n: int,
-        *,
-        seed: int = 0,
-        generator: torch.Generator | None = None,
-        calls: int | None = None,
-        schedule: Schedule | None = None,
-        step: Step | None = None,
+        self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
+        calls: int | None = None, schedule: Schedule | None = None, step: Step | None = None,
         batch_size: int | None = None,
-    ) -> Draws:
+    ) -> Draws:  # fmt: skip
         """n independent draws, each with its path weight, by ``calls`` network calls each or along
         any ``schedule`` by any ``step`` of the reverse process."""
         check_counts(n=n, batch_size=batch_size or 1)

@@ -1,4 +1,4 @@
-"""Self-normalised TCSIS: the denoiser, or the score, of a diffusion, learned through the identity.
+"""Self-normalized TCSIS: the denoiser, or the score, of a diffusion, learned through the identity.
 
 x_0 is noised to x_t at some times, the identity estimates what the sites of x_0 were, and a network
 for any times learns that.  Draws go back from noise along any schedule.

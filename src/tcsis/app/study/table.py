@@ -14,8 +14,6 @@ from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import METHODS, Method, Plan, Setting, Task
 
 CORRECTED = "LEAPS, corrected"
-TIMINGS = ("training_seconds", "sampling_seconds")
-"""The columns that differ from run to run where training goes by steps."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The self-normalised model for any times: a network with skip terms gives denoiser or score.
+"""The self-normalized model for any times: a network with skip terms gives denoiser or score.
 
     log D_i(u) = log k_t(x_t^i | u) + gain(ᾱ)·field_i(u) + NN_i(u)            up to a constant
 

@@ -5,14 +5,13 @@ Machine code is kept beside the sources and made anew when any of them changes (
 
 from tcsis.mcmc.compiled.arrays import PairwiseArrays
 from tcsis.mcmc.compiled.kernels import COMPILED, CompiledKernel
-from tcsis.mcmc.compiled.moves import energies, step, sweep, swendsen_wang, wolff
+from tcsis.mcmc.compiled.moves import step, sweep, swendsen_wang, wolff
 from tcsis.mcmc.compiled.random import make_streams
 
 __all__ = [
     "COMPILED",
     "CompiledKernel",
     "PairwiseArrays",
-    "energies",
     "make_streams",
     "step",
     "sweep",

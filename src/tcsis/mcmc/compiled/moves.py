@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from tcsis.mcmc.compiled.arrays import Bytes, Counts, Doubles, PairwiseArrays, Words
 from tcsis.mcmc.compiled.clusters import cluster_model, swendsen_wang_moves, wolff_moves
-from tcsis.mcmc.compiled.energies import energy_model, sum_energies
 from tcsis.mcmc.compiled.lanes import WIDTH
 from tcsis.mcmc.compiled.odds import odds_model, step_odds, sweep_odds
 from tcsis.mcmc.compiled.tables import step_table, sweep_table, table_model
@@ -72,14 +71,6 @@ def swendsen_wang(
     """Draw all clusters anew; how many there were and how many sites changed, (2, chains)."""
     clusters = cluster_model(model, check(model, x, streams, scale))
     return run(swendsen_wang_moves, x, streams, num_moves, x.shape[1], clusters)
-
-
-def energies(model: PairwiseArrays, x: Bytes) -> Doubles:
-    """log p̄(x), (chains,)."""
-    check_states(model, x)
-    total = np.empty((1, len(x)))
-    share_out(sum_energies, len(x), x.shape[1], WIDTH, x, total, energy_model(model))
-    return total[0]
 
 
 def choose_form(model: PairwiseArrays, rule: str, scale: Doubles) -> tuple[str, Any]:
