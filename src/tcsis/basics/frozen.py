@@ -31,12 +31,12 @@ class Named:
 
     def find(self, given: Any) -> Any:
         for name, value in self.choices.items():
-            if given is value or given == name:
+            if given in (name, value):
                 return value
         raise ValueError(f"{given!r} is none of {', '.join(self.choices)}")
 
     def name_of(self, value: Any) -> str:
-        return next(name for name, one in self.choices.items() if one is value)
+        return next(name for name, one in self.choices.items() if one == value)
 
 
 def parse(kind: type[Kind], data: Any, where: str = "config") -> Kind:

@@ -96,7 +96,7 @@ class SelfNormalized(Method[DiffusionModel]):
 
     @model_validator(mode="after")
     def check_some_signal(self) -> SelfNormalized:
-        if self.objective is SCORE_ENTROPY and self.noise_eps == 0:
+        if self.objective == SCORE_ENTROPY and self.noise_eps == 0:
             raise ValueError(
                 "noise_eps is 0, and in pure noise a score says nothing: expected noise_eps above "
                 "0, such as 0.001, with the objective score-entropy"
