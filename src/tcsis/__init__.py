@@ -17,17 +17,21 @@ if TYPE_CHECKING:
     from tcsis.judging.verdict import Verdict, judge
     from tcsis.learn import buffers, models, presets
     from tcsis.learn import buffers as proposals
+    from tcsis.learn.autoregressive import Autoregressive
     from tcsis.learn.checkpoint import CheckpointError
     from tcsis.learn.config import Config
     from tcsis.learn.descent import DivergedError
     from tcsis.learn.learned import Learned, load
+    from tcsis.learn.self_normalized import SelfNormalized
     from tcsis.learn.trainer import train
+    from tcsis.learn.unbiased import Unbiased
     from tcsis.reverse import schedules, steps
     from tcsis.reverse.unlearned import learning_free
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Autoregressive",
     "CheckpointError",
     "Comparison",
     "Config",
@@ -35,6 +39,8 @@ __all__ = [
     "Draws",
     "Evaluation",
     "Learned",
+    "SelfNormalized",
+    "Unbiased",
     "Verdict",
     "buffers",
     "compare",
@@ -82,6 +88,7 @@ MODULES = {
 """Where the public modules stand."""
 
 MEMBERS = {
+    "Autoregressive": "learn.autoregressive",
     "CheckpointError": "learn.checkpoint",
     "Comparison": "app.comparison",
     "Config": "learn.config",
@@ -89,6 +96,8 @@ MEMBERS = {
     "Draws": "draws",
     "Evaluation": "judging.evaluation",
     "Learned": "learn.learned",
+    "SelfNormalized": "learn.self_normalized",
+    "Unbiased": "learn.unbiased",
     "Verdict": "judging.verdict",
     "compare": "app.comparison",
     "concatenate": "draws",

@@ -84,6 +84,26 @@ def test_only_the_first_learned_method_is_kept(tmp_path: Path) -> None:
     assert again.models["self-normalized"].config.num_steps == 5
 
 
+def test_a_sampler_without_a_name_goes_by_its_kind_and_tells_its_cost() -> None:
+    model = tcsis.train(TARGET, preset="tiny", steps=2, progress=False)
+
+    class Bought:
+        seconds, num_density_calls = 100.0, 7e6
+
+        def sample(self, n: int, *, seed: int = 0) -> Draws:
+            return tcsis.exact.draw(TARGET, n, seed)
+
+    found = tcsis.compare(TARGET, [model, Bought()], n=50, progress=False).result.methods
+    assert [method.name for method in found] == ["autoregressive", "Bought"]
+    assert (found[1].training_seconds, found[1].num_density_calls) == (100.0, 7e6)
+
+
+def test_what_is_for_training_needs_something_to_train() -> None:
+    told = {"preset": "tiny", "steps": 3, "time_budget": 1.0, "resume": True}
+    with pytest.raises(ValueError, match="leave out preset, steps, time_budget, resume"):
+        tcsis.compare(TARGET, ["gibbs"], n=50, **told)
+
+
 def test_every_kind_of_method_spends_the_same() -> None:
     names = ["gibbs", "glauber", "learning-free", "population-annealing", "exact"]
     found = tcsis.compare(TARGET, names, n=200, equal="densities", progress=False)
@@ -138,10 +158,10 @@ def test_draws_as_html() -> None:
         (["gwgg"], "did you mean gwg"),
         (["gibbs", "gibbs"], "twice"),
         (["tcsis"], "expected one of autoregressive, self-normalized, unbiased, leaps"),
-        ([("mine", 3)], "method 'mine' is a int: expected Draws, or a sampler with sample"),
-        ([("mine", tcsis.mcmc.ChainSampler)], "method 'mine' is a type: expected Draws"),
-        ([("mine", TARGET)], "method 'mine' is a Ising: expected Draws"),
-        ([("mine", TARGET, 3)], "expected a name, or a name with draws or a sampler"),
+        ([("mine", 3)], "method mine is a int: expected a name, a sampler with sample"),
+        ([("mine", tcsis.mcmc.ChainSampler)], "method mine is a type: expected a name"),
+        ([("mine", TARGET)], "method mine is a Ising: expected a name"),
+        ([("mine", TARGET, 3)], "method tuple is a tuple: expected a name, a sampler"),
         ([3], "expected a name"),
     ],
 )

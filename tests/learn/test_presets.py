@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from tcsis.basics.frozen import models_in, parse
 from tcsis.learn import presets
-from tcsis.learn.autoregressive import CausalLaw
+from tcsis.learn.autoregressive import Autoregressive, CausalLaw
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.config import Config
 from tcsis.learn.models import marginal
@@ -99,8 +99,8 @@ def test_presets_fit_any_target(preset: Any, method: str, name: str) -> None:
 def make_everything(config: Config, target: Target) -> torch.nn.Module:
     """The model, after its loss and its sampler could be made for it."""
     model = config.new_model(target, seed=0)
-    config.algorithm.loss(model, target, Buffer(config.buffer, target))
-    config.algorithm.sampler(model, target)
+    config.method.loss(model, target, Buffer(config.buffer, target))
+    config.method.sampler(model, target)
     return model
 
 
@@ -134,9 +134,9 @@ def test_presets_by_name() -> None:
     assert presets.choose(target, "unbiased", "tiny") == presets.tiny(target, "unbiased")
     with pytest.raises(ValueError, match="preset is 'quick': expected fast, paper or tiny"):
         presets.choose(target, "unbiased", "quick")
-    with pytest.raises(ValueError, match="expected autoregressive, self-normalized or unbiased"):
+    with pytest.raises(ValueError, match="has autoregressive, self-normalized or unbiased"):
         presets.fast(target, "biased")
-    with pytest.raises(ValueError, match="method is 'autoregressive': expected self-normalized or"):
+    with pytest.raises(ValueError, match="is 'autoregressive': this preset has self-normalized or"):
         presets.paper(target, "autoregressive")
 
 
@@ -172,7 +172,10 @@ def test_a_changed_config_is_checked_and_keeps_the_rest() -> None:
             "'path' is none of spread, cross-entropy",
         ),
         ({"buffer": {"kind": "gibbs"}}, r"buffer\.kind is 'gibbs': expected one of 'uniform'"),
-        ({"buffer": {"kind": "uniform", "length": 3}}, "buffer.uniform has no setting 'length'"),
+        (
+            {"buffer": {"kind": "uniform", "length": 3}},
+            r"\(uniform\) has no setting 'length'",
+        ),
         ({"optimisation": {"ema": 1.0}}, r"config\.optimisation\.ema is wrong"),
         ({"optimisation": {"batch_size": 1}}, r"config\.optimisation\.batch_size is wrong"),
         ({"learning_rate": 1.0}, "config has no setting 'learning_rate': expected method, buffer"),
@@ -213,7 +216,9 @@ def test_a_setting_that_a_method_does_not_read_is_refused(method: str, name: str
     if name in METHODS[method].model_fields:
         return
     config = presets.tiny(TARGETS["ising"], method)
-    with pytest.raises(ValueError, match=f"config.method.{method} has no setting '{name}': ") as e:
+    with pytest.raises(
+        ValueError, match=rf"config.method \({method}\) has no setting '{name}': "
+    ) as e:
         config.changed(method={name: 1})
     assert ", ".join(METHODS[method].model_fields) in str(e.value)
 
@@ -221,13 +226,21 @@ def test_a_setting_that_a_method_does_not_read_is_refused(method: str, name: str
 @pytest.mark.parametrize(
     ("method", "changes", "message"),
     [
-        ("self-normalized", {"network": {"heads": 2}}, "network.lattice has no setting 'heads'"),
-        ("self-normalized", {"estimator": {"num_samples": 4}}, "estimator.warm has no setting"),
+        (
+            "self-normalized",
+            {"network": {"heads": 2}},
+            r"\(lattice\) has no setting 'heads'",
+        ),
+        (
+            "self-normalized",
+            {"estimator": {"num_samples": 4}},
+            r"\(warm\) has no setting 'num_samples",
+        ),
         ("self-normalized", {"estimator": {"kind": "cold"}}, "kind is 'cold': expected one of"),
         (
             "self-normalized",
             {"estimator": {"kind": "marginalised", "num_smaples": 4}},
-            "estimator.marginalised has no setting 'num_smaples': expected kind, num_samples",
+            r"\(marginalised\) has no setting 'num_smaples': expected kind, num_samples",
         ),
         ("unbiased", {"preconditioning": {"kind": "density", "size": 3}}, "has no setting 'size'"),
         ("unbiased", {"step": "leap"}, "step is wrong: 'leap' is none of euler, tweedie, trapezo"),
@@ -251,3 +264,9 @@ def test_networks_that_do_not_fit_the_target_are_refused() -> None:
     assert config.method.network.kind == "graph"
     with pytest.raises(ValueError, match="not pairwise: expected network dit"):
         config.new_model(TARGETS["rbm"], seed=0)
+
+
+def test_constructors_refuse_in_one_sentence_too() -> None:
+    with pytest.raises(ValueError, match=r"^Autoregressive \(.*\) has no setting 'step': ") as e:
+        Autoregressive(step="euler")
+    assert "\n" not in str(e.value)

@@ -97,6 +97,10 @@ def compare(
         raise ValueError(
             f"config is one of the method {config.method.kind}: expected it among the methods"
         )
+    asked = {"preset": preset, "steps": steps, "time_budget": time_budget, "resume": resume or None}
+    unread = [name for name, value in asked.items() if value is not None]
+    if unread and not any(method in (*LEARNED, "leaps") for method in methods):
+        raise ValueError(f"no method is trained: leave out {', '.join(unread)}")
     training = Training(
         preset, config, steps, time_budget, folder, resume, checkpoint_every, keeps
     )  # fmt: skip

@@ -121,8 +121,8 @@ def run_compare(job: Job, settings: Compare) -> Comparison:
     return compare(
         job.target, compared.methods, run.n, seed=run.seed, equal=compared.equal,
         preset=run.preset, config=settings.train, steps=run.steps, time_budget=run.time_budget,
-        folder=job.folder, resume=job.goes_on, checkpoint_every=run.checkpoint_every,
-        progress=job.progress, about=job.about(),
+        folder=None if settings.train is None else job.folder, resume=job.goes_on,
+        checkpoint_every=run.checkpoint_every, progress=job.progress, about=job.about(),
     )  # fmt: skip
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, get_args
+from types import ModuleType
+from typing import Any, Literal, cast, get_args
 
 from rich.console import Console
 
@@ -23,12 +24,11 @@ from tcsis.learn.presets import MethodName
 from tcsis.learn.trainer import train
 from tcsis.mcmc.runner import KERNELS
 from tcsis.peers import leaps
-from tcsis.peers.leaps import Leaps
 from tcsis.reverse.unlearned import learning_free
 from tcsis.targets.base import Target
 
 Equal = Literal["seconds", "densities"]
-Named = str | tuple[str, Draws | Sampler]
+Named = str | Sampler | tuple[str, Draws | Sampler]
 
 LEARNED: tuple[str, ...] = get_args(MethodName)
 NUM_CHAINS = 100
@@ -57,9 +57,7 @@ class Entry:
     @classmethod
     def of(cls, sampler: Sampler, draws: Draws) -> Entry:
         """Draws of a sampler, with what its training cost where it was trained."""
-        if not isinstance(sampler, Learned | Leaps):
-            return cls(draws)
-        spent = Spent(sampler.seconds, sampler.num_density_calls)
+        spent = Spent(getattr(sampler, "seconds", 0.0), getattr(sampler, "num_density_calls", 0.0))
         return cls(draws, spent, sampler if isinstance(sampler, Learned) else None)
 
     @property
@@ -138,21 +136,23 @@ def find_maker(name: str) -> Maker:
     raise ValueError(f"method is {name!r}: expected one of {', '.join(known)}{hint}")
 
 
-def ready(method: tuple[str, Draws | Sampler]) -> tuple[str, Maker]:
-    """A name with draws that are there already, or with anything that draws."""
-    if not isinstance(method, tuple) or len(method) != 2 or not isinstance(method[0], str):
-        raise ValueError(
-            f"method is {method!r}: expected a name, or a name with draws or a sampler"
-        )
-    name, value = method
-    if isinstance(value, Draws):
+def ready(method: Sampler | tuple[str, Draws | Sampler]) -> tuple[str, Maker]:
+    """Anything that draws, or a name with that or with draws that are there already."""
+    pair = isinstance(method, tuple) and len(method) == 2 and isinstance(method[0], str)
+    name, value = cast(tuple[str, Any], method if pair else (name_of(method), method))
+    if pair and isinstance(value, Draws):
         return name, lambda plan, budget: Entry(value)
-    if isinstance(value, Sampler) and not isinstance(value, type):
+    if isinstance(value, Sampler) and not isinstance(value, type | ModuleType):
         return name, lambda plan, budget: draw_from(value, plan)
     raise ValueError(
-        f"method {name!r} is a {type(value).__name__}: expected Draws, or a sampler with "
-        "sample(n, seed=...)"
+        f"method {name} is a {type(value).__name__}: expected a name, a sampler with "
+        "sample(n, *, seed), or a pair of a name and draws or a sampler"
     )
+
+
+def name_of(sampler: Any) -> str:
+    """What a sampler without a name goes by."""
+    return sampler.config.method.kind if isinstance(sampler, Learned) else type(sampler).__name__
 
 
 def draw_from(sampler: Sampler, plan: Plan) -> Entry:

@@ -50,7 +50,7 @@ class DrawingRun(Run):
 
 
 class TrainingRun(DrawingRun):
-    preset: Preset = "fast"
+    preset: Preset | None = None
     time_budget: Annotated[float, Field(gt=0)] | None = None
     checkpoint_every: Annotated[float, Field(ge=0)] = 30.0
 
@@ -98,10 +98,6 @@ class CompareSettings(Frozen):
     def first_learned(self) -> str | None:
         """The method that [train] is for."""
         return next((name for name in self.methods if name in LEARNED), None)
-
-    @property
-    def trains(self) -> bool:
-        return self.first_learned is not None or "leaps" in self.methods
 
 
 # -- a resolved run, by command -------------------------------------------------------------------
@@ -158,8 +154,6 @@ def resolve(document: Document, command: Command) -> tuple[Settings, Target]:
         sections["mcmc"] = parse(ChainSettings, table(document, "mcmc"), "config: mcmc")
     if "compare" in kind.model_fields:
         sections["compare"] = parse(CompareSettings, table(document, "compare"), "config: compare")
-        if run.steps is not None and not sections["compare"].trains:
-            raise ValueError("steps is given and there is no learned method: leave it out")
     if "train" in kind.model_fields:
         named = run.method if isinstance(run, TrainRun) else sections["compare"].first_learned
         sections["train"] = resolve_config(run, named, target, table(document, "train"))
@@ -205,7 +199,7 @@ def resolve_config(
     kind = table(given, "method").get("kind", named)
     if named is not None and kind != named:
         raise ValueError(f"config: train.method.kind is {kind!r}: expected {named}, as chosen")
-    base = presets.choose(target, kind, run.preset)
+    base = presets.choose(target, kind, run.preset or "fast")
     data = base.model_dump()
     if run.dtype is not None:
         data["dtype"] = run.dtype

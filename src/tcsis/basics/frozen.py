@@ -13,9 +13,18 @@ Kind = TypeVar("Kind", bound=BaseModel)
 
 
 class Frozen(BaseModel):
-    """A value that never changes and refuses what it does not know."""
+    """A value that never changes and refuses what it does not know, in one sentence."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise ValueError(explain(error, type(self).__name__, type(self))) from None
+
+    # so that values inside others are checked in place, and their faults are told by their place
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
 
 class Named:
@@ -52,27 +61,38 @@ def explain(error: ValidationError, where: str, kind: type[BaseModel]) -> str:
     it would be and which ones there are."""
     faults = error.errors()
     fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
-    path = [where, *(str(part) for part in fault["loc"])]
     if fault["type"] == "extra_forbidden":
-        *owner, name = path
-        known = ", ".join(owner_of(kind, fault["loc"][:-1]).model_fields)
-        return f"{'.'.join(owner)} has no setting {name!r}: expected {known}"
+        path, owner = locate(where, kind, fault["loc"][:-1])
+        named = "" if kind_of(owner) is None else f" ({kind_of(owner)})"
+        known = ", ".join(owner.model_fields)
+        return f"{path}{named} has no setting {fault['loc'][-1]!r}: expected {known}"
+    path, _ = locate(where, kind, fault["loc"])
     if fault["type"] == "union_tag_invalid":
         tag, tags = fault["ctx"]["tag"], fault["ctx"]["expected_tags"]
-        return f"{'.'.join(path)}.kind is {tag!r}: expected one of {tags}"
-    return f"{'.'.join(path)} is wrong: {fault['msg'].removeprefix('Value error, ')}"
+        return f"{path}.kind is {tag!r}: expected one of {tags}"
+    return f"{path} is wrong: {fault['msg'].removeprefix('Value error, ')}"
 
 
-def owner_of(kind: type[BaseModel], loc: Sequence[int | str]) -> type[BaseModel]:
-    """The class that stands at a place of pydantic's: names of fields and, after one that may be of
-    several kinds, the kind; the places in lists do not matter."""
-    for part in (part for part in loc if isinstance(part, str)):
-        if part in kind.model_fields:
-            choices = models_in(kind.model_fields[part].annotation)
+def locate(
+    where: str, kind: type[BaseModel], loc: Sequence[int | str]
+) -> tuple[str, type[BaseModel]]:
+    """A place of pydantic's as a user would write it, and the class that stands there.  Pydantic
+    names fields, places in lists and, after a field that may be of several kinds, the kind."""
+    path, choices = where, [kind]
+    for part in loc:
+        fields = choices[0].model_fields if choices else {}
+        of_kind = [one for one in choices if kind_of(one) == part]
+        if part in fields:
+            path, choices = f"{path}.{part}", models_in(fields[str(part)].annotation)
+        elif of_kind:
+            choices = of_kind
         else:
-            choices = [one for one in choices if one.model_fields["kind"].default == part]
-        kind = choices[0]
-    return kind
+            path = f"{path}.{part}"
+    return path, choices[0] if choices else kind
+
+
+def kind_of(model: type[BaseModel]) -> Any:
+    return model.model_fields["kind"].default if "kind" in model.model_fields else None
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:

@@ -167,23 +167,15 @@ def against_first(logits: Tensor) -> Tensor:
 # -- what is minimised ----------------------------------------------------------------------------
 
 
-Compare = Callable[[Tensor], Tensor]
-"""States (b, d) of the buffer -> a scalar."""
+def by_spread(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
+    """The spread of the log weights, (b, d) -> ()."""
+    return spread(log_target(model, target, x) - model.log_prob(x).double().sum(1))
 
 
-def by_spread(model: CausalLaw, target: Target) -> Compare:
-    """The spread of the log weights."""
-    return lambda x: spread(log_target(model, target, x) - model.log_prob(x).double().sum(1))
-
-
-def by_conditionals(model: CausalLaw, target: Target) -> Compare:
-    """Cross-entropy of every conditional with p(x_k | all other sites), for x_0 from p."""
-
-    def compare(x: Tensor) -> Tensor:
-        log_hat = site_conditionals(model, target, x)
-        return cross_entropy(model.conditionals(model.read(x)), log_hat).mean()
-
-    return compare
+def by_conditionals(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
+    """Cross-entropy of every conditional with p(x_k | all other sites), for x from p."""
+    log_hat = site_conditionals(model, target, x)
+    return cross_entropy(model.conditionals(model.read(x)), log_hat).mean()
 
 
 def spread(log_ratio: Tensor) -> Tensor:
@@ -224,7 +216,7 @@ class Autoregressive(Method[CausalLaw]):
     kind: Literal["autoregressive"] = "autoregressive"
     width: Positive = 32
     objective: Annotated[
-        Callable[[CausalLaw, Target], Compare],
+        Callable[[CausalLaw, Target, Tensor], Tensor],
         Named({"spread": by_spread, "cross-entropy": by_conditionals}),
     ] = by_spread
     symmetric: bool = True
@@ -237,8 +229,8 @@ class Autoregressive(Method[CausalLaw]):
         return CausalLaw(target.num_values, farthest_point(target, sites), last, labels, self.width)
 
     def loss(self, model: CausalLaw, target: Target, buffer: Buffer) -> Loss:
-        compare = self.objective(model, target)
-        return lambda x_0, generator: (compare(x_0), x_0)  # at all times at once: no noise
+        # all times of a sequential schedule at once: nothing has to be noised
+        return lambda x_0, generator: (self.objective(model, target, x_0), x_0)
 
     def sampler(self, model: CausalLaw, target: Target) -> AutoregressiveSampler:
         return AutoregressiveSampler(target, model)

@@ -48,11 +48,6 @@ class Config(Frozen):
     num_evaluations: Annotated[int, Field(ge=0)] = 5
     num_evaluated: Positive = 2_000
 
-    @property
-    def algorithm(self) -> Method[Any]:
-        """The method as every caller sees it, whichever it is."""
-        return self.method
-
     def changed(self, **changes: Any) -> Config:
         """The same run with some settings changed, tables by entry:
         ``config.changed(num_steps=400, method={"width": 16})``."""
@@ -60,6 +55,7 @@ class Config(Frozen):
 
     def new_model(self, target: Target, seed: int) -> nn.Module:
         """The model with its first weights, which depend on the seed alone."""
+        method: Method[Any] = self.method
         with first_weights(seed):
-            model: nn.Module = self.algorithm.model(target)
+            model: nn.Module = method.model(target)
         return model.to(target.device, DTYPES[self.dtype])

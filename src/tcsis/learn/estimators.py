@@ -189,24 +189,6 @@ class LogMarginal(UnbiasedFromKernel):
     num_samples: Positive
 
 
-class LogMarginalColoured(UnbiasedFromKernel):
-    """The same with a colour class summed out."""
-
-    function = staticmethod(identity.log_marginal_coloured)
-    kind: Literal["log_marginal_coloured"] = "log_marginal_coloured"
-    num_samples: Positive
-
-
-class LogMarginalAnnealed(UnbiasedFromKernel):
-    """The weights of walkers led to the posterior."""
-
-    function = staticmethod(identity.log_marginal_annealed)
-    kind: Literal["log_marginal_annealed"] = "log_marginal_annealed"
-    num_chains: Positive
-    num_rungs: Positive
-    sweeps_per_rung: Positive = 1
-
-
 class JointColoured(UnbiasedFromKernel):
     """Draws from the kernel, with a colour class summed out."""
 
@@ -214,17 +196,6 @@ class JointColoured(UnbiasedFromKernel):
     function = staticmethod(identity.joint_coloured)
     kind: Literal["joint_coloured"] = "joint_coloured"
     num_samples: Positive
-
-
-class JointAnnealed(UnbiasedFromKernel):
-    """Walkers led from the kernel to the posterior."""
-
-    trains_denoiser: ClassVar[bool] = True
-    function = staticmethod(identity.joint_annealed)
-    kind: Literal["joint_annealed"] = "joint_annealed"
-    num_chains: Positive
-    num_rungs: Positive
-    sweeps_per_rung: Positive = 1
 
 
 class JointGuided(UnbiasedEstimator):
@@ -274,11 +245,5 @@ class JointGuided(UnbiasedEstimator):
 
 
 AnyUnbiasedEstimator = Annotated[
-    LogMarginal
-    | LogMarginalColoured
-    | LogMarginalAnnealed
-    | JointColoured
-    | JointAnnealed
-    | JointGuided,
-    Field(discriminator="kind"),
+    LogMarginal | JointColoured | JointGuided, Field(discriminator="kind")
 ]

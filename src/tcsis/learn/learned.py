@@ -15,7 +15,7 @@ from tcsis.draws import Draws
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.config import Config
-from tcsis.learn.method import ModelSampler
+from tcsis.learn.method import Method, ModelSampler
 from tcsis.reverse.schedules import Schedule
 from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
@@ -40,7 +40,8 @@ class Learned:
     @cached_property
     def sampler(self) -> ModelSampler:
         """Draws of this model, and the reverse process that they go by."""
-        return self.config.algorithm.sampler(self.module, self.target)
+        method: Method[Any] = self.config.method
+        return method.sampler(self.module, self.target)
 
     def sample(
         self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
@@ -108,7 +109,10 @@ def from_checkpoint(
             "one of this version; train again"
         )
     target = matching_target(tensors, data["target"], target)
-    config = parse(Config, data["config"])
+    try:
+        config = parse(Config, data["config"])
+    except ValueError as error:
+        raise CheckpointError(f"this checkpoint is of another tcsis: {error}") from None
     module = config.new_model(target, seed=0)
     load_weights(module, tensors, "model/")
     return Learned(

@@ -13,9 +13,9 @@ from tcsis.learn.buffers import new_seed
 from tcsis.learn.models.bethe import Bethe
 from tcsis.learn.models.crowd import Crowd
 from tcsis.learn.models.diffusion import Field as SiteField
-from tcsis.learn.models.diffusion import known_field, no_field
+from tcsis.learn.models.diffusion import known_field
 from tcsis.learn.models.marginal import MarginalModel
-from tcsis.learn.models.skips import Density, FirstOrder, Nothing, Skip
+from tcsis.learn.models.skips import Density, FirstOrder, Skip
 from tcsis.mcmc import population_annealing
 from tcsis.noise import UniformNoise
 from tcsis.targets.base import Target
@@ -40,15 +40,6 @@ class Preconditioning(Frozen, ABC):
 
     def tiny(self) -> Preconditioning:
         return self
-
-
-class NoTerm(Preconditioning):
-    """The network alone."""
-
-    kind: Literal["none"] = "none"
-
-    def terms(self, target: Target, noise: UniformNoise, forms: list[list[int]]) -> Terms:
-        return [Nothing(target.num_values)], [no_field(target)]
 
 
 class DensityTerm(Preconditioning):
@@ -90,7 +81,7 @@ class CrowdTerm(Preconditioning):
         return self.model_copy(update={"size": 64, "num_rungs": 10})
 
 
-AnyPreconditioning = Annotated[NoTerm | DensityTerm | CrowdTerm, Field(discriminator="kind")]
+AnyPreconditioning = Annotated[DensityTerm | CrowdTerm, Field(discriminator="kind")]
 
 
 def is_sparse(target: Target) -> TypeGuard[Pairwise]:

@@ -34,7 +34,7 @@ def fast(target: Target, method: str = "autoregressive") -> Config:
         "self-normalized": self_normalized,
         "unbiased": unbiased,
     }
-    return maker_of(method, "fast", makers)(target)
+    return maker_of(method, makers)(target)
 
 
 def paper(target: Target, method: str = "self-normalized") -> Config:
@@ -44,7 +44,7 @@ def paper(target: Target, method: str = "self-normalized") -> Config:
         "self-normalized": paper_self_normalized,
         "unbiased": paper_unbiased,
     }
-    return maker_of(method, "paper", makers)(target)
+    return maker_of(method, makers)(target)
 
 
 def tiny(target: Target, method: str = "autoregressive") -> Config:
@@ -72,9 +72,9 @@ def choose(target: Target, method: str | None = None, preset: str = "fast") -> C
     return makers[preset](target) if method is None else makers[preset](target, method)
 
 
-def maker_of(method: str, preset: str, makers: dict[str, Maker]) -> Maker:
+def maker_of(method: str, makers: dict[str, Maker]) -> Maker:
     if method not in makers:
-        raise ValueError(f"method is {method!r}: expected {either(makers)} with preset {preset}")
+        raise ValueError(f"method is {method!r}: this preset has {either(makers)}")
     return makers[method]
 
 

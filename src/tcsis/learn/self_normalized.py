@@ -7,7 +7,7 @@ for any times learns that.  Draws go back from noise along any schedule.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -53,21 +53,13 @@ class Objective:
     compare: Callable[[DiffusionModel, int], Compare]
 
 
-def denoised(
-    estimator: DenoiserEstimator, target: Target, noise: UniformNoise, batch: Noised
-) -> Estimated:
-    return estimator.denoiser(target, noise, batch)
-
-
-def scored(
-    estimator: DenoiserEstimator, target: Target, noise: UniformNoise, batch: Noised
-) -> Estimated:
-    return estimator.log_score(target, noise, batch)
-
-
-PATH = Objective(DenoiserModel, denoised, losses.paths)
-CROSS_ENTROPY = Objective(DenoiserModel, denoised, lambda model, _: losses.denoisers(model))
-SCORE_ENTROPY = Objective(ScoreModel, scored, lambda model, _: losses.scores(model))
+PATH = Objective(DenoiserModel, lambda estimator, *batch: estimator.denoiser(*batch), losses.paths)
+CROSS_ENTROPY = replace(PATH, compare=lambda model, _: losses.denoisers(model))
+SCORE_ENTROPY = Objective(
+    ScoreModel,
+    lambda estimator, *batch: estimator.log_score(*batch),
+    lambda model, _: losses.scores(model),
+)
 """Eq. (6) of the paper."""
 
 # -- the method -----------------------------------------------------------------------------------

@@ -83,7 +83,14 @@ def choose_config(
             raise ValueError(
                 "config stands in for method and preset: expected config alone, or the other two"
             )
+        if not isinstance(config, Config):
+            raise ValueError(f"config is a {type(config).__name__}: expected a Config")
         return config.changed()  # copies that were not checked are refused here
+    if not isinstance(method, str | Method | None):
+        raise ValueError(
+            f"method is a {type(method).__name__}: expected a name or a method value; a Config is "
+            "passed as config"
+        )
     if isinstance(method, Method):
         base = presets.choose(target, method.kind, preset or "fast")
         return base.changed(method=method.model_dump())

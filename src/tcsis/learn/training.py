@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from rich.console import Console
@@ -23,6 +23,7 @@ from tcsis.learn.buffers import Buffer
 from tcsis.learn.config import Config
 from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.learn.learned import Learned, from_checkpoint, load_weights
+from tcsis.learn.method import Method
 from tcsis.targets.base import Target
 from tcsis.targets.spec import describe
 
@@ -39,7 +40,8 @@ class Run:
         self.model = config.new_model(target, seed)
         self.average = deepcopy(self.model, {id(target): target}).eval().requires_grad_(False)
         self.buffer = Buffer(config.buffer, target)
-        self.loss = config.algorithm.loss(self.model, target, self.buffer)
+        self.method = cast(Method[Any], config.method)  # whichever it is
+        self.loss = self.method.loss(self.model, target, self.buffer)
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), weight_decay=config.optimisation.weight_decay
         )
@@ -71,7 +73,7 @@ class Run:
 
     def begin(self) -> None:
         self.buffer.start(self.generator)
-        self.config.algorithm.prepare(self.model, self.target, self.buffer, self.generator)
+        self.method.prepare(self.model, self.target, self.buffer, self.generator)
         self.average.load_state_dict(self.model.state_dict())
 
     def make_step(self) -> Tensor:

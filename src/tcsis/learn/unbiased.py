@@ -47,7 +47,8 @@ ROUTES = {
 
 class Unbiased(Method[MarginalModel]):
     """``scores`` says where a draw has its scores from, ``preconditioning`` what is known of the
-    marginal without learning; the rest as in ``SelfNormalized``."""
+    marginal without learning; the rest as in ``SelfNormalized``, but that ``symmetric`` takes the
+    mean over all relabellings, up to V = 3."""
 
     kind: Literal["unbiased"] = "unbiased"
     objective: Annotated[Callable[[MarginalModel], losses.Divergence], Named(DIVERGENCES)] = (
@@ -69,7 +70,7 @@ class Unbiased(Method[MarginalModel]):
         if self.scores is marginal.learned and not self.estimator.trains_denoiser:
             raise ValueError(
                 f"scores is learned, and the estimator {self.estimator.kind} trains the marginal "
-                "alone: expected a joint estimator, such as joint_annealed, or scores taylor or "
+                "alone: expected a joint estimator, such as joint_guided, or scores taylor or "
                 "assembled"
             )
         return self

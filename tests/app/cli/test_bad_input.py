@@ -126,7 +126,7 @@ LINES = {
     ),
     "setting of another method": (
         ["train", *ISING, "--set", "train.method.depth=3"],
-        "config: train.method.autoregressive has no setting 'depth': expected kind, width, "
+        "config: train.method (autoregressive) has no setting 'depth': expected kind, width, "
         "objective, symmetric",
     ),
     "two methods": (
@@ -135,7 +135,7 @@ LINES = {
         "train.method.kind is 'autoregressive': expected self-normalized",
     ),
     "training without a learned method": (
-        ["compare", *ISING, "--methods", "gibbs", "--steps", "3"], "no learned method"
+        ["compare", *ISING, "--methods", "gibbs", "--steps", "3"], "leave out steps"
     ),
     "max-error of zero": (["train", *ISING, "--max-error", "0"], "above 0"),
     "min-ess above one": (["train", *ISING, "--min-ess", "2"], "at most 1"),

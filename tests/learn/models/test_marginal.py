@@ -88,16 +88,6 @@ def test_skip_terms_are_exact_at_time_zero_after_training_too(
     assert float((model.skip(x, later) - make(target).skip(x, later)).abs().max()) > 1e-3
 
 
-def test_without_preconditioning_the_network_has_to_say_it_all(target: Target) -> None:
-    model = make(target, preconditioning={"kind": "none"})
-    x, t = some_states(target)
-    assert float(model.log_marginal(x, t).abs().max()) == 0
-    assert float(model.site_logits(x, t).abs().max()) == 0
-    torch.testing.assert_close(
-        taylor_score(model, x, t), torch.zeros(*x.shape, target.num_values).double()
-    )
-
-
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_names_do_not_matter_where_they_should_not(symmetric: bool, awake: Callable) -> None:
     target = TARGETS["potts"]

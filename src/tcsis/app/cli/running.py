@@ -47,7 +47,7 @@ def run(
     base = read_base(run, folder)
     over = without_nothing(merge(over, {"target": target_table(target), "run": run_table(run)}))
     if "train" in base and any(name in over.get("run", {}) for name in CHOOSING):
-        printer.note("note: another preset was chosen, so [train] of the file is not used")
+        printer.note("note: another method or preset is chosen, so [train] of the file is not used")
         del base["train"]
     named = over.get("target", {}).get("name")
     if named is not None and named != base.get("target", {}).get("name"):

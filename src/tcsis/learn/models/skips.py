@@ -37,20 +37,6 @@ class Skip(nn.Module, ABC):
         """Its value at every neighbour less that at x, (b, d, v)."""
 
 
-class Nothing(Skip):
-    """Zero: a model without preconditioning."""
-
-    def __init__(self, num_values: int):
-        super().__init__()
-        self.num_values = num_values
-
-    def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
-        return alpha.new_zeros(len(x))
-
-    def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
-        return alpha.new_zeros(*x.shape, self.num_values)
-
-
 class Density(Skip):
     """log p̄(x) itself, the paper's preconditioning."""
 

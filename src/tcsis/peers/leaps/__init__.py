@@ -1,8 +1,8 @@
 """LEAPS (Holderrieth, Albergo & Jaakkola, 2025), from the mathematics of the paper.
 
 A continuous-time Markov chain is trained to carry uniform noise to the target along
-log ρ̄_t = t·log p̄, and every draw has a weight.  ``leaps_path`` has the mathematics, ``leaps_model``
-the networks and ``leaps_training`` the training.
+log ρ̄_t = t·log p̄, and every draw has a weight.  ``path`` has the mathematics, ``model``
+the networks and ``training`` the training.
 
     model = leaps.train(target, time_budget=60)
     draws = model.sample(10_000, seed=1)
