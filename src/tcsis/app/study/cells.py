@@ -17,9 +17,9 @@ from torch import Tensor
 
 import tcsis
 from tcsis import exact
+from tcsis.app.methods import Entry
 from tcsis.app.study import samplers
 from tcsis.app.study.plan import Task
-from tcsis.app.study.samplers import Outcome
 from tcsis.app.summaries import finite
 from tcsis.basics.files import write_whole
 from tcsis.basics.frozen import Frozen
@@ -74,8 +74,8 @@ def run(task: Task) -> Cell:
     return measure(task, samplers.run(task, target), target)
 
 
-def measure(task: Task, outcome: Outcome, target: Target) -> Cell:
-    draws = outcome.draws
+def measure(task: Task, entry: Entry, target: Target) -> Cell:
+    draws = entry.draws
     assert target.lattice is not None
     weights = draws.weights
     counts = draws.x.long().sum(-1)  # spins up
@@ -96,9 +96,9 @@ def measure(task: Task, outcome: Outcome, target: Target) -> Cell:
         log_z_error=finite(None if draws.log_z is None else draws.log_z - truth.log_z),
         log_z_deviation=finite(draws.log_z_error),
         positive=float((2 * counts > target.num_sites).double().mean()),
-        training_seconds=outcome.training_seconds,
+        training_seconds=entry.training.seconds,
         sampling_seconds=draws.seconds,
-        num_density_calls=outcome.training_densities + draws.num_density_calls,
+        num_density_calls=entry.total.densities,
         network_calls=draws.num_network_calls / len(draws),
         correlation=metrics.correlation(draws.x, target.num_values, target.lattice).tolist(),
         weighted_correlation=None if weighted is None else weighted.tolist(),

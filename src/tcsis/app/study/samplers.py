@@ -6,12 +6,12 @@ The draws of a trained model have the seed 100 + that of its training, so that n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tcsis import exact, mcmc
+from tcsis.app.methods import Entry
 from tcsis.app.study.plan import Setting, Task
-from tcsis.draws import Draws
 from tcsis.learn import presets
 from tcsis.learn.config import Config
 from tcsis.learn.trainer import train
@@ -27,18 +27,9 @@ PAPER_BATCH = {4: 64, 10: 16}
 LEAPS = leaps.LeapsConfig(num_evaluations=0)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Draws, and what it took to train for them."""
-
-    draws: Draws
-    training_seconds: float = 0.0
-    training_densities: float = 0.0
-
-
-def run(task: Task, target: Target) -> Outcome:
+def run(task: Task, target: Target) -> Entry:
     """Train where there is something to train, and draw."""
-    makers: dict[str, Callable[[Task, Target], Outcome]] = {
+    makers: dict[str, Callable[[Task, Target], Entry]] = {
         "leaps": by_leaps, "gwg": by_chains, "glauber": by_chains, "exact": exactly,
     }  # fmt: skip
     return makers.get(task.method.name, by_training)(task, target)
@@ -59,13 +50,13 @@ def describe(task: Task, target: Target) -> dict[str, Any]:
 # -- TCSIS ---------------------------------------------------------------------------------------
 
 
-def by_training(task: Task, target: Target) -> Outcome:
+def by_training(task: Task, target: Target) -> Entry:
     model = train(
         target, config=CONFIGS[task.method.name](target, task.setting), seed=task.seed,
         steps=task.training_steps, time_budget=task.training_seconds, progress=False,
     )  # fmt: skip
     draws = model.sample(task.num_draws, seed=DRAWING_SEED + task.seed)
-    return Outcome(draws, model.seconds, model.num_density_calls)
+    return Entry.of(model, draws)
 
 
 def autoregressive(target: Target, setting: Setting) -> Config:
@@ -118,7 +109,7 @@ CONFIGS: dict[str, Callable[[Target, Setting], Config]] = {
 # -- the others ----------------------------------------------------------------------------------
 
 
-def by_leaps(task: Task, target: Target) -> Outcome:
+def by_leaps(task: Task, target: Target) -> Entry:
     model = leaps.train(
         target, config=LEAPS, seed=task.seed, steps=task.training_steps,
         time_budget=task.training_seconds, progress=False,
@@ -126,17 +117,17 @@ def by_leaps(task: Task, target: Target) -> Outcome:
     draws = model.sample(
         task.num_draws, calls=task.setting.num_calls, seed=DRAWING_SEED + task.seed
     )
-    return Outcome(draws, model.seconds, model.num_density_calls)
+    return Entry.of(model, draws)
 
 
-def by_chains(task: Task, target: Target) -> Outcome:
+def by_chains(task: Task, target: Target) -> Entry:
     """The last state of every chain, each from its own noise, so that draws are independent."""
     steps = chain_steps(task)
     draws = mcmc.sample(
         target, task.method.name, num_chains=task.num_draws, num_steps=steps, burn_in=steps - 1,
         seed=task.seed, progress=False,
     )  # fmt: skip
-    return Outcome(draws.flat)
+    return Entry(draws.flat)
 
 
 def chain_steps(task: Task) -> int:
@@ -145,7 +136,7 @@ def chain_steps(task: Task) -> int:
     return {"gwg": task.setting.num_calls, "glauber": task.num_chain_steps}[task.method.name]
 
 
-def exactly(task: Task, target: Target) -> Outcome:
+def exactly(task: Task, target: Target) -> Entry:
     """Exact draws, whose weights are all the same and say nothing."""
     draws = exact.draw(target, task.num_draws, seed=DRAWING_SEED + task.seed)
-    return Outcome(replace(draws, log_weight=None))
+    return Entry(replace(draws, log_weight=None))
