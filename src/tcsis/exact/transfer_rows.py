@@ -170,7 +170,7 @@ def read(target: Target) -> Rows:
             log_down[row, c] += table
         else:
             log_down[other_row, c] += table.T
-    span = spread(log_weight, (1,)).max() + spread(log_down, (2, 3)).sum(1).max()
+    span = width_over(log_weight, (1,)).max() + width_over(log_down, (2, 3)).sum(1).max()
     if span > MAX_SPAN:
         raise ValueError(
             f"{target} is too cold for the transfer matrix: the weights of a row differ by up to "
@@ -278,6 +278,6 @@ def relabelled(tokens: Tensor, num_values: int) -> Tensor:
     return first.argsort(1).argsort(1).gather(1, tokens)
 
 
-def spread(values: Tensor, dims: tuple[int, ...]) -> Tensor:
+def width_over(values: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Largest minus smallest entry over ``dims``."""
     return values.amax(dims) - values.amin(dims)

@@ -123,14 +123,14 @@ def bracket(draws: Draws, upper: UpperBound) -> Bracket:
             f"the draws reach {coverage:.0%} of the reference, {name_modes(coverage)}; "
             "their ESS and log Z hold for that part only"
         )
-    elif draws.elbo > upper.value + 4 * spread(log_weight, upper):
+    elif draws.elbo > upper.value + 4 * gap_error(log_weight, upper):
         why = "ELBO is above EUBO, which cannot be: the reference is not from this target"
     else:
         why = f"no mode is missing; log Z lies in a bracket of {gap:.3g}"
     return Bracket(draws.elbo, log_z, upper.value, coverage, collapsed, why)
 
 
-def spread(log_weight: Tensor, upper: UpperBound) -> float:
+def gap_error(log_weight: Tensor, upper: UpperBound) -> float:
     """Standard error of EUBO - ELBO."""
     return math.hypot(float(log_weight.std()) / math.sqrt(len(log_weight)), upper.error)
 

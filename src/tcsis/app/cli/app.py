@@ -18,7 +18,7 @@ from tcsis.app.cli.options import (
     PrintOptions,
     RunOptions,
     TargetOptions,
-    spread,
+    grouped,
 )
 
 app = typer.Typer(
@@ -58,7 +58,7 @@ def common(
 
 
 @app.command()
-@spread
+@grouped
 def doctor(printing: PrintOptions) -> int:
     """What is installed, cores, devices, and a self-test of a few seconds."""
     from tcsis.app.cli import doctor as module
@@ -67,7 +67,7 @@ def doctor(printing: PrintOptions) -> int:
 
 
 @app.command()
-@spread
+@grouped
 def targets(printing: PrintOptions) -> int:
     """What can be sampled from, and how it is named."""
     from tcsis.app.cli import inspection
@@ -76,7 +76,7 @@ def targets(printing: PrintOptions) -> int:
 
 
 @app.command()
-@spread
+@grouped
 def exact(
     target: TargetOptions, run: DrawOptions, folder: FolderOptions, printing: PrintOptions
 ) -> int:
@@ -87,7 +87,7 @@ def exact(
 
 
 @app.command()
-@spread
+@grouped
 def train(
     target: TargetOptions,
     run: DrawOptions,
@@ -112,7 +112,7 @@ def train(
 
 
 @app.command()
-@spread
+@grouped
 def sample(
     run: DrawOptions,
     folder: FolderOptions,
@@ -128,7 +128,7 @@ def sample(
 
 
 @app.command()
-@spread
+@grouped
 def mcmc(
     target: TargetOptions,
     run: RunOptions,
@@ -152,7 +152,7 @@ def mcmc(
 
 
 @app.command()
-@spread
+@grouped
 def compare(
     target: TargetOptions,
     run: DrawOptions,
@@ -179,7 +179,7 @@ def compare(
 
 
 @app.command()
-@spread
+@grouped
 def evaluate(
     run: RunFolder, gates: GateOptions, printing: PrintOptions, weighted: Weighted = False
 ) -> int:
@@ -190,7 +190,7 @@ def evaluate(
 
 
 @app.command()
-@spread
+@grouped
 def report(
     run: RunFolder,
     printing: PrintOptions,
@@ -203,7 +203,7 @@ def report(
 
 
 @app.command()
-@spread
+@grouped
 def show(run: RunFolder, printing: PrintOptions) -> int:
     """What is in the folder of a run."""
     from tcsis.app.cli import inspection
@@ -212,7 +212,7 @@ def show(run: RunFolder, printing: PrintOptions) -> int:
 
 
 @app.command()
-@spread
+@grouped
 def paper(
     printing: PrintOptions,
     quick: Annotated[

@@ -1,6 +1,6 @@
 """The options that several commands share, each group once, as a dataclass.
 
-``spread`` lets a command take such a group as one parameter: typer sees its fields as options.
+``grouped`` lets a command take such a group as one parameter: typer sees its fields as options.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class PrintOptions:
     debug: Annotated[bool, Option("--debug", help="show the traceback of an error")] = False
 
 
-def spread(command: Callable[..., int]) -> Callable[..., int]:
+def grouped(command: Callable[..., int]) -> Callable[..., int]:
     """The command with the fields of its dataclass parameters as parameters of its own."""
     hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []

@@ -61,7 +61,7 @@ class LatticeNet(nn.Module):
             scale, shift = self.film[number](time).chunk(2, 1)
             everywhere = torch.addcmul(shift, everywhere, 1 + scale)
             new = convolution(self.padded(h))
-            new = silu(torch.addcmul(spread(everywhere, h), new, spread(1 + scale, h)))
+            new = silu(torch.addcmul(broadcast(everywhere, h), new, broadcast(1 + scale, h)))
             new = self.localise(new, number)
             h = h + new if number else new
         return h.reshape(len(z), self.width, prod(self.shape)).transpose(1, 2)
@@ -78,6 +78,6 @@ class LatticeNet(nn.Module):
         return h
 
 
-def spread(feature: Tensor, like: Tensor) -> Tensor:
+def broadcast(feature: Tensor, like: Tensor) -> Tensor:
     """(b, c) -> (b, c, 1, ...) to add everywhere."""
     return feature.reshape(*feature.shape, *[1] * (like.ndim - 2))
