@@ -25,6 +25,7 @@ from tcsis.learn.autoregressive import (
     spread,
 )
 from tcsis.learn.buffers import Buffer
+from tcsis.learn.method import How
 from tcsis.learn.models.labels import ByAppearance, ByName
 from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import last_class, remaining
@@ -142,7 +143,9 @@ def test_draws_follow_the_law(case: Case) -> None:
     """χ² of 4,000 draws over all states expected five times or more, and the rest taken together;
     false alarms 1e-4 each."""
     n, v = 4_000, case.target.num_values
-    draws = AutoregressiveSampler(case.target, case.model).sample(n, seed=5, batch_size=1_500)
+    draws = AutoregressiveSampler(case.target, case.model).draw(
+        n, torch.Generator().manual_seed(5), How(batch_size=1_500)
+    )
     counts = torch.bincount(state_index(draws.x, v), minlength=case.table.num_states).double()
     expected = n * case.log_q.exp()
     common = expected >= 5

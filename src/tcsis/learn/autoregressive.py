@@ -23,11 +23,10 @@ import torch
 from torch import Tensor, nn
 
 from tcsis import exact
-from tcsis.basics.checks import check_counts, make_generator
 from tcsis.basics.frozen import Named, Positive
 from tcsis.draws import Draws, concatenate
 from tcsis.learn.buffers import Buffer
-from tcsis.learn.method import Loss, Method, ScorePairs
+from tcsis.learn.method import How, Loss, Method, ScorePairs
 from tcsis.learn.models.labels import ByAppearance, ByName, Labels, num_seen
 from tcsis.learn.nn.causal import Causal
 from tcsis.learn.objectives import cross_entropy
@@ -246,21 +245,14 @@ class AutoregressiveSampler:
     target: Target
     model: CausalLaw
 
-    def sample(
-        self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
-        calls: int | None = None, schedule: Schedule | None = None, step: Step | None = None,
-        batch_size: int | None = None,
-    ) -> Draws:  # fmt: skip
-        """n independent draws, each with its weight."""
-        check_counts(n=n, batch_size=batch_size or 1)
-        if not (calls is schedule is step is None):
+    def draw(self, n: int, generator: torch.Generator, how: How) -> Draws:
+        if how != How(batch_size=how.batch_size):
             raise ValueError(
                 "calls, schedule and step are fixed for the autoregressive method, which takes one "
                 f"call for each of its {len(self.model.order)} sites: leave them out, or train "
                 'with method="self-normalized" to choose them'
             )
-        generator = generator or make_generator(seed, "reverse", self.target.device)
-        sizes = [len(part) for part in torch.arange(n).split(batch_size or BATCH_SIZE)]
+        sizes = [len(part) for part in torch.arange(n).split(how.batch_size or BATCH_SIZE)]
         return concatenate([self.model.sample(self.target, size, generator) for size in sizes])
 
     @property

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tcsis.basics.checks import check_counts, make_generator
 from tcsis.basics.frozen import parse
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.config import Config
-from tcsis.learn.method import Method, ModelSampler
+from tcsis.learn.method import How, Method, ModelSampler
 from tcsis.reverse.schedules import Schedule
 from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
@@ -54,10 +55,9 @@ class Learned:
         site, no more and no fewer; a diffusion goes from noise to the target in that many, and
         serves any ``schedule`` and ``step`` of the reverse process.
         """
-        return self.sampler.sample(
-            n, seed=seed, generator=generator, calls=calls, schedule=schedule, step=step,
-            batch_size=batch_size,
-        )  # fmt: skip
+        check_counts(n=n, batch_size=batch_size or 1)
+        generator = generator or make_generator(seed, "reverse", self.target.device)
+        return self.sampler.draw(n, generator, How(calls, schedule, step, batch_size))
 
     @property
     def denoiser(self) -> Denoiser:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import torch
@@ -30,6 +31,16 @@ Loss = Callable[[Tensor, torch.Generator], tuple[Tensor, Tensor]]
 
 ScorePairs = tuple[Tensor, Tensor]
 """What a model says of some moves and what is true of them, (k,) each."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How draws are to be made, where a method leaves that free; None stands for its own way."""
+
+    calls: int | None = None
+    schedule: Schedule | None = None
+    step: Step | None = None
+    batch_size: int | None = None
 
 
 class ModelSampler(Protocol):
@@ -52,12 +63,8 @@ class ModelSampler(Protocol):
     def schedule(self, calls: int | None = None) -> Schedule:
         """The schedule that ``sample`` goes by."""
 
-    def sample(
-        self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
-        calls: int | None = None, schedule: Schedule | None = None, step: Step | None = None,
-        batch_size: int | None = None,
-    ) -> Draws:  # fmt: skip
-        """n draws; ``calls`` network calls each, where that is free to choose."""
+    def draw(self, n: int, generator: torch.Generator, how: How) -> Draws:
+        """n independent draws, each with its path weight."""
 
     def score_pairs(self, seed: int) -> ScorePairs:
         """What the model learned beside the truth, on a target that can be enumerated."""

@@ -9,10 +9,10 @@ from typing import Annotated
 import torch
 
 from tcsis import exact, reverse
-from tcsis.basics.checks import check_counts, check_integer, make_generator
+from tcsis.basics.checks import check_integer, make_generator
 from tcsis.basics.frozen import Named
 from tcsis.draws import Draws
-from tcsis.learn.method import ScorePairs
+from tcsis.learn.method import How, ScorePairs
 from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import Schedule, parallel, uniform_grid
 from tcsis.reverse.steps import Denoiser, Step, euler, tweedie
@@ -54,20 +54,12 @@ class DiffusionSampler:
     choice: StepChoice
     num_calls: int
 
-    def sample(
-        self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
-        calls: int | None = None, schedule: Schedule | None = None, step: Step | None = None,
-        batch_size: int | None = None,
-    ) -> Draws:  # fmt: skip
-        """n independent draws, each with its path weight, by ``calls`` network calls each or along
-        any ``schedule`` by any ``step`` of the reverse process."""
-        check_counts(n=n, batch_size=batch_size or 1)
-        if calls is not None and schedule is not None:
+    def draw(self, n: int, generator: torch.Generator, how: How) -> Draws:
+        if how.calls is not None and how.schedule is not None:
             raise ValueError("calls and schedule exclude each other: a schedule has its own calls")
         return reverse.sample(
-            self.target, self.denoiser, self.noise, schedule or self.schedule(calls),
-            step or self.step, n, batch_size=batch_size or BATCH_SIZE,
-            generator=generator or make_generator(seed, "reverse", self.target.device),
+            self.target, self.denoiser, self.noise, how.schedule or self.schedule(how.calls),
+            how.step or self.step, n, generator=generator, batch_size=how.batch_size or BATCH_SIZE,
         )  # fmt: skip
 
     @property
