@@ -1,4 +1,4 @@
-"""Values as an autoregressive model reads them: by name, or by appearance where names do not matter.
+"""Values as an autoregressive model reads them: by name, or by appearance if names do not matter.
 
 Where every relabelling of the values leaves the target unchanged, a sequence is told by its
 pattern: the first value seen is called 0, the next new one 1, and so on.  All values not yet seen
