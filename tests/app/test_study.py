@@ -24,6 +24,7 @@ from tcsis.app.study.plan import FULL, METHODS, QUICK, Method, Plan, Setting, Ta
 STEPS = {"autoregressive": 10, "self-normalized": 3, "paper": 2, "unbiased": 3, "leaps": 3}
 TINY = replace(
     QUICK,
+    settings=QUICK.settings[:1],
     methods=tuple(replace(m, quick_steps=STEPS.get(m.name)) for m in METHODS),
     num_draws=200,
     num_chain_steps=100,
@@ -179,7 +180,7 @@ def test_every_method_goes_through_the_command(
     assert len(json.loads(printed.out)["rows"]) == 2 * len(table.sources())
     assert f"{len(TINY.tasks())} of {len(TINY.tasks())} cells to run" in printed.err
     assert {path.name for path in tmp_path.iterdir()} == WRITTEN
-    assert len(cell_files(tmp_path)) == len(TINY.tasks()) == 16
+    assert len(cell_files(tmp_path)) == len(TINY.tasks()) == 8
     assert len(rows(tmp_path)) == 18
     page = (tmp_path / "index.md").read_text()
     assert f"tcsis paper --quick --out {tmp_path} --workers 2" in page

@@ -116,16 +116,15 @@ def test_training_works_on_any_target(name: str) -> None:
     check_improved(target, small(target, "autoregressive", num_steps=60))
 
 
-@pytest.mark.parametrize("constant", [0.0, -40.0])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_constant_in_the_density_does_no_harm(method: str, constant: float) -> None:
-    """It moves log Z by as much, and no weight and no draw."""
+def test_a_constant_in_the_density_does_no_harm(method: str) -> None:
+    """It moves log Z by as much: within 5 standard errors, false alarms 6e-7."""
     ising = Ising(3, 0.3)
     target = Pairwise(
-        ising.edges, ising.couplings, ising.fields, constant=constant, lattice=ising.lattice
+        ising.edges, ising.couplings, ising.fields, constant=-40.0, lattice=ising.lattice
     )
-    draws = quiet(target, config=small(target, method, num_steps=60)).sample(1_000)
-    assert abs(draws.log_z - Enumeration(ising).log_z - constant) < 5 * draws.log_z_error + 0.01
+    draws = quiet(target, config=small(target, method, num_steps=20)).sample(500)
+    assert abs(draws.log_z - Enumeration(ising).log_z + 40) < 5 * draws.log_z_error
 
 
 def test_a_method_may_be_a_value() -> None:
