@@ -51,6 +51,14 @@ for names in {groups}:
         place = tcsis
         for part in name.split("."):
             place = getattr(place, part)
+
+# no module has taken the place of a function that bears its name
+import tcsis.app.comparison, tcsis.judging.evaluation, tcsis.learn.trainer, tcsis.reverse.unlearned
+assert set(tcsis.__all__) <= set(dir(tcsis))
+for name in ("train", "load", "compare", "evaluate", "learning_free", "judge"):
+    assert callable(getattr(tcsis, name)), name
+from tcsis import exact, train
+assert exact is tcsis.exact and train is tcsis.train
 """
 
 

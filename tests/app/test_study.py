@@ -177,11 +177,11 @@ def test_every_method_goes_through_the_command(
 ) -> None:
     assert run(monkeypatch, TINY, tmp_path, "--json", num_workers=2) == 0
     printed = capfd.readouterr()
-    assert len(json.loads(printed.out)["rows"]) == 2 * len(table.sources())
+    assert len(json.loads(printed.out)["rows"]) == len(table.sources())
     assert f"{len(TINY.tasks())} of {len(TINY.tasks())} cells to run" in printed.err
     assert {path.name for path in tmp_path.iterdir()} == WRITTEN
     assert len(cell_files(tmp_path)) == len(TINY.tasks()) == 8
-    assert len(rows(tmp_path)) == 18
+    assert len(rows(tmp_path)) == 9
     page = (tmp_path / "index.md").read_text()
     assert f"tcsis paper --quick --out {tmp_path} --workers 2" in page
     for task in TINY.tasks():
