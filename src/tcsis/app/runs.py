@@ -7,7 +7,6 @@ checkpoint/     the state of training, and the model
 draws.nc        the draws, for ArviZ and xarray
 result.json     every number of the report
 report.html     the report
-figures/        pictures of the report, where they were asked for
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ ENVIRONMENT = "env.json"
 DRAWS = "draws.nc"
 RESULT = "result.json"
 REPORT = "report.html"
-FIGURES = "figures"
 FILES = (CONFIG, ENVIRONMENT, METRICS, DRAWS, RESULT, REPORT)
-PICTURES = (
-    "correlation", "magnetisation", "energy", "samples", "film", "training", "scores", "cost",
-)  # fmt: skip
 PACKAGES = ("torch", "numpy", "scipy", "numba", "tcsis")
 
 
@@ -72,9 +67,8 @@ def clear(folder: Path) -> None:
         raise ValueError(
             f"{folder} has a {known[0]} that no run of tcsis wrote: expected another folder"
         )
-    for name in (*FILES, *(f"{FIGURES}/{picture}.png" for picture in PICTURES)):
+    for name in FILES:
         (folder / name).unlink(missing_ok=True)
-    remove_if_empty(folder / FIGURES)
     for saved in checkpoint.list_checkpoints(folder / CHECKPOINT).values():
         shutil.rmtree(saved)
     remove_if_empty(folder / CHECKPOINT)

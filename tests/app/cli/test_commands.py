@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import tcsis
-from tcsis.app import experiment, runs, settings, sources
+from tcsis.app import experiment, settings, sources
 from tcsis.app.cli import inspection
 from tcsis.app.storage import read_draws
 from tcsis.learn import checkpoint
@@ -242,8 +242,6 @@ def test_refuse_overwrite_and_keep_the_rest(tmp_path: Path, tcsis_cli: Callable)
     run = tmp_path / "run"
     line = ["mcmc", *SMALL, "--chains", "10", "--steps", "20", "--burn-in", "5", "--out", run]
     assert tcsis_cli(*line).code == 0
-    assert tcsis_cli("report", run, "--pictures").code == 0
-    assert {path.stem for path in (run / "figures").iterdir()} <= set(runs.PICTURES)
     (run / "notes.txt").write_text("mine")
     (run / "checkpoint").mkdir()
     (run / "checkpoint" / "mine.txt").write_text("mine too")
@@ -252,7 +250,6 @@ def test_refuse_overwrite_and_keep_the_rest(tmp_path: Path, tcsis_cli: Callable)
     assert "not empty" in outcome.err
     assert tcsis_cli(*line, "--overwrite", "--seed", "1").code == 0
     assert (run / "notes.txt").read_text() == "mine"
-    assert not (run / "figures").exists()
     assert (run / "checkpoint" / "mine.txt").read_text() == "mine too"
     assert tomllib.loads((run / "config.toml").read_text())["run"]["seed"] == 1
 

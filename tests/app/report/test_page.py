@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tcsis
-from tcsis.app.report import figures, write_pictures, write_report
+from tcsis.app.report import figures, write_report
 from tcsis.app.report.page import data, render
 from tcsis.app.report.states import film, images
 from tcsis.app.results import Frame, Result
@@ -42,11 +42,10 @@ def test_everything_is_there(result: Result) -> None:
     ],
     ids=repr,
 )
-def test_sections_without_data_are_left_out(target, expected, tmp_path: Path) -> None:
+def test_sections_without_data_are_left_out(target, expected) -> None:
     x = torch.randint(target.num_values, (60, target.num_sites)).to(torch.uint8)
     result = compare_results(target, {"noise": tcsis.Draws(x, seconds=1.0)})
     assert headings(render(result)) == expected
-    assert write_pictures(result, tmp_path)
 
 
 def test_the_page_holds_all_it_needs(result: Result, tmp_path: Path) -> None:
@@ -70,14 +69,6 @@ def test_plotly_takes_every_figure(result: Result) -> None:
         plotly.graph_objects.Figure(data=figure.data, layout=figure.layout)
         assert "<" not in data(figure)
         assert json.loads(data(figure))["data"] == figure.data
-
-
-def test_pictures_are_written(result: Result, tmp_path: Path) -> None:
-    names = {path.stem for path in write_pictures(result, tmp_path)}
-    assert names == {
-        "correlation", "magnetisation", "energy", "samples", "film", "training", "scores", "cost",
-    }  # fmt: skip
-    assert all((tmp_path / f"{name}.png").stat().st_size > 2_000 for name in names)
 
 
 def test_states_become_cells(result: Result) -> None:

@@ -191,15 +191,11 @@ def evaluate(
 
 @app.command()
 @grouped
-def report(
-    run: RunFolder,
-    printing: PrintOptions,
-    pictures: Annotated[bool, Option("--pictures", help="also write PNG files")] = False,
-) -> int:
+def report(run: RunFolder, printing: PrintOptions) -> int:
     """Write the report of a run again, from its results."""
     from tcsis.app.cli import inspection
 
-    return inspection.report(run, pictures, printing)
+    return inspection.report(run, printing)
 
 
 @app.command()

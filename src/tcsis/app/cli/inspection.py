@@ -23,7 +23,7 @@ from tcsis.app.cli.options import (
     TargetOptions,
 )
 from tcsis.app.cli.printing import Printer, as_data, print_result
-from tcsis.app.report import write_pictures, write_report
+from tcsis.app.report import write_report
 from tcsis.app.results import Result
 from tcsis.app.sources import make_target
 from tcsis.app.storage import read_draws
@@ -147,13 +147,11 @@ def load_target(folder: Path) -> Target:
     return make_target(document["target"])
 
 
-def report(run: str, pictures: bool, printing: PrintOptions) -> int:
+def report(run: str, printing: PrintOptions) -> int:
     printer, folder = Printer(printing), Path(run)
-    result = load_result(folder)
-    write_report(result, folder / runs.REPORT)
-    written = write_pictures(result, folder / runs.FIGURES) if pictures else []
-    printer.show(f"report: {folder / runs.REPORT}", *(f"picture: {path}" for path in written))
-    printer.data({"report": str(folder / runs.REPORT), "pictures": [str(path) for path in written]})
+    write_report(load_result(folder), folder / runs.REPORT)
+    printer.show(f"report: {folder / runs.REPORT}")
+    printer.data({"report": str(folder / runs.REPORT)})
     return FINE
 
 

@@ -13,7 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tcsis.app.results import Histogram, MethodResult, Observation, Result, TrainingPoint
+from tcsis.app.results import (
+    ExactResult,
+    Histogram,
+    MethodResult,
+    Observation,
+    Result,
+    TrainingPoint,
+)
 
 Panel = dict[str, Any]
 
@@ -160,44 +167,22 @@ def band_label(result: Result) -> str:
     return f"±2σ of {result.methods[0].n:,} independent draws"
 
 
-@dataclass(frozen=True)
-class Histograms:
-    """An exact distribution, if there is one, and those of the methods, with their numbers."""
-
-    title: str
-    truth: Histogram | None
-    shown: list[tuple[int, MethodResult, Histogram]]
-
-
-def magnetisations(result: Result) -> Histograms:
-    truth = result.exact.magnetisation if result.exact is not None else None
-    return Histograms("magnetisation per site", truth, shown(result, lambda m: m.magnetisation))
-
-
-def energies(result: Result) -> Histograms:
-    truth = result.exact.energy if result.exact is not None else None
-    return Histograms("energy −log p̄(x)", truth, shown(result, lambda m: m.energy))
-
-
-def shown(
-    result: Result, of: Callable[[MethodResult], Histogram | None]
-) -> list[tuple[int, MethodResult, Histogram]]:
-    return [(i, m, h) for i, m in enumerate(result.methods) if (h := of(m)) is not None]
-
-
 def magnetisation(result: Result) -> Figure | None:
-    return histogram(magnetisations(result))
+    return histogram(result, "magnetisation per site", lambda part: part.magnetisation)
 
 
 def energy(result: Result) -> Figure | None:
-    return histogram(energies(result))
+    return histogram(result, "energy −log p̄(x)", lambda part: part.energy)
 
 
-def histogram(view: Histograms) -> Figure | None:
+def histogram(
+    result: Result, title: str, of: Callable[[ExactResult | MethodResult], Histogram | None]
+) -> Figure | None:
     """The exact distribution as bars, and those of the methods as marks on it."""
-    if not view.shown:
+    shown = [(i, m, h) for i, m in enumerate(result.methods) if (h := of(m)) is not None]
+    if not shown:
         return None
-    truth = view.truth
+    truth = None if result.exact is None else of(result.exact)
     data, keys = [], []
     if truth is not None:
         data.append(
@@ -205,7 +190,7 @@ def histogram(view: Histograms) -> Figure | None:
              "marker": {"color": BAND, "line": {"color": MUTED, "width": 1}}, "name": "exact"}
         )  # fmt: skip
         keys.append(Key("exact", BAND, "area"))
-    for i, method, drawn in view.shown:
+    for i, method, drawn in shown:
         data.append(
             {"type": "scatter", "mode": "lines+markers", "x": drawn.values,
              "y": drawn.probabilities, "line": {"color": colour(i), "width": 1},
@@ -213,7 +198,7 @@ def histogram(view: Histograms) -> Figure | None:
              "name": text(label(method))}
         )  # fmt: skip
         keys.append(key(i, method))
-    axes = {"xaxis": axis(view.title), "yaxis": axis("probability", rangemode="tozero")}
+    axes = {"xaxis": axis(title), "yaxis": axis("probability", rangemode="tozero")}
     return Figure(data, layout(330, **axes), keys)
 
 

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tcsis.app import runs
-from tcsis.app.report.pictures import write_picture
 from tcsis.app.study import plots
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import Plan, Task
 from tcsis.app.study.table import Row, as_csv, as_markdown, make_rows
 from tcsis.app.study.workers import Failure
-from tcsis.basics.files import write_whole
+from tcsis.basics.files import whole_file, write_whole
 
 DPI = 160
 PACKAGES = ("tcsis", "torch", "numba", "numpy")
@@ -39,7 +38,8 @@ def write(
     write_whole(folder / "table.md", table_page(plan, rows))
     write_whole(folder / "table.csv", as_csv(rows))
     for name, figure in plots.figures(plan, cells).items():
-        write_picture(figure, folder / f"{name}.png", DPI)
+        with whole_file(folder / f"{name}.png") as temporary:
+            figure.savefig(temporary, format="png", dpi=DPI)
     write_whole(folder / "index.md", index_page(plan, failures, command, workers))
     return rows
 

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from tcsis.app.report.pictures import BAND, new_figure
 from tcsis.app.results import ExactResult
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import Plan, Setting, Task
@@ -21,6 +20,7 @@ from tcsis.app.study.table import Source, known, select, sources
 from tcsis.app.summaries import energy_levels, summarise_exact
 from tcsis.judging.reference import Reference
 
+BAND = "#d5dbe3"
 COLUMNS = 3
 PANEL = (3.5, 2.75)
 LEGEND = 0.85
@@ -85,7 +85,7 @@ def in_panels(plan: Plan, cells: dict[Task, Cell], draw: Draw) -> Figure:
     num_columns = min(COLUMNS, len(plan.settings))
     # a legend of three columns needs the width of three panels
     size = (PANEL[0] * max(num_columns, 2.6), PANEL[1] * num_rows + LEGEND)
-    figure = new_figure(size)
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(num_rows, num_columns, squeeze=False).flatten()
     for axes, setting in zip(grid, plan.settings, strict=False):
         found = [
@@ -209,7 +209,8 @@ def known_curves(source: Source, cells: list[Cell]) -> list[list[float]]:
 def error(plan: Plan, cells: dict[Task, Cell]) -> Figure:
     """error/floor of every method, a row each, and a column for every setting; a mark a seed."""
     rows, num = sources(plan.methods), len(plan.settings)
-    figure = new_figure((3.2 + 1.55 * num, 0.9 + 0.27 * len(rows)))
+    size = (3.2 + 1.55 * num, 0.9 + 0.27 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
     columns = figure.subplots(1, num, sharey=True, sharex=True, squeeze=False)[0]
     largest = 10.0
     for axes, setting in zip(columns, plan.settings, strict=True):
