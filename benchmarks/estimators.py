@@ -108,7 +108,6 @@ METHODS = (
     Method(
         "marginalised", "draws", (10, 100, 1000), one_shot(identity.marginalised), "tab:blue", "o"
     ),
-    Method("taylor", "draws", (10, 100, 1000), one_shot(identity.taylor), "tab:cyan", "x"),
     Method("coloured", "draws", (10, 100, 1000), one_shot(identity.coloured), "tab:green", "^"),
     Method("annealed, 8 rungs", "chains", (2, 8, 32, 128), annealed, "tab:red", "D"),
     Method("warm", "sweeps", (1, 4, 16, 64), warm, "tab:purple", "*"),
@@ -211,7 +210,6 @@ was made from, an exact posterior draw, which a buffer only approximates; its co
   from some hundred densities on).
 - `warm` is the cheapest start. More sweeps help little at β = 0.6, α = 0.4: there some x_t leave the sign of the
   magnetisation open, and sweeps from one x_0 seldom cross over.
-- `taylor` equals `marginalised`, as it must for a pairwise target, at the price of a gradient.
 """  # noqa: E501
 
 

@@ -60,7 +60,6 @@ ESTIMATORS: dict[str, Callable[..., Tensor]] = {
     "shared": identity.shared,
     "marginalised": identity.marginalised,
     "coloured": identity.coloured,
-    "taylor": identity.taylor,
 }
 
 
@@ -177,10 +176,7 @@ def test_accuracy_on_the_critical_lattice() -> None:
 
 @pytest.mark.parametrize("per_site", [False, True])
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize(
-    "estimate",
-    [identity.marginalised, identity.coloured, identity.taylor],
-)
+@pytest.mark.parametrize("estimate", [identity.marginalised, identity.coloured])
 def test_exact_without_noise(estimate: Callable[..., Tensor], system: str, per_site: bool) -> None:
     target = SYSTEMS[system]
     noise, x_t, t = noised(target, 8, per_site)
@@ -502,7 +498,7 @@ def test_reproducible_and_independent(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "densities"),
-    [("naive", 7 * 9), ("shared", 7), ("marginalised", 14), ("coloured", 14), ("taylor", 21),
+    [("naive", 7 * 9), ("shared", 7), ("marginalised", 14), ("coloured", 14),
      ("annealed", 7 * (2 + 2 + 1)), ("warm", 1 + 7 * 2)],
 )  # fmt: skip
 def test_costs(name: str, densities: float) -> None:
@@ -546,8 +542,6 @@ def test_refusals() -> None:
             estimate(dense, noise, x, 0.5, **one)
         with pytest.raises(ValueError, match="forbids the draw"):
             estimate(half_forbidden, noise, x, 1.0, num_samples=50, generator=g)
-    with pytest.raises(ValueError, match=r"no gradient.*use marginalised"):
-        identity.taylor(black_box, noise, x[:, :5], 0.5, **one)
     with pytest.raises(ValueError, match=r"t ranges from 1\.5"):
         identity.shared(dense, noise, x, 1.5, **one)
     with pytest.raises(ValueError, match="noise has 3 values"):

@@ -10,7 +10,6 @@ shared by the sites, t (b,), as for one time a site, t (b, d).  The estimators o
 | `shared`       | from the kernel at x_t only        | k                 | wild near t = 0    |
 | `marginalised` | the same, each site summed out     | k·(1 + ratios)    | exact as t → 0     |
 | `coloured`     | the same, a class summed out       | k·(1 + ratios)    | sparse targets     |
-| `taylor`       | as marginalised, by one gradient   | 3k                | costly densities   |
 | `annealed`     | walkers led to the posterior       | k·rungs·(1+sweep) | large d, low temp. |
 | `warm`         | sweeps from a posterior draw       | sweeps            | needs a buffer     |
 
@@ -23,7 +22,7 @@ and like the latter without bias.
 from tcsis.identity.colour import coloured, joint_coloured, log_marginal_coloured
 from tcsis.identity.guided import joint_from_population, joint_guided
 from tcsis.identity.marginal import log_marginal
-from tcsis.identity.one_shot import marginalised, naive, naive_log_score, shared, taylor
+from tcsis.identity.one_shot import marginalised, naive, naive_log_score, shared
 from tcsis.identity.walkers import annealed, joint_annealed, log_marginal_annealed, warm
 
 __all__ = [
@@ -40,6 +39,5 @@ __all__ = [
     "naive",
     "naive_log_score",
     "shared",
-    "taylor",
     "warm",
 ]

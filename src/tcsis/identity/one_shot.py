@@ -6,14 +6,11 @@ Each function takes states x_t (b, d) and times t, (b,) or (b, d), and returns l
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from tcsis.identity.blocks import (
     MAX_ENTRIES,
-    Evaluate,
     blocks,
     check_allowed,
     check_states,
@@ -117,59 +114,26 @@ def marginalised(
 
     Exact as t → 0.  Costs k densities and k ``log_ratios``.
     """
-    return one_shot(
-        target, noise, x_t, t, summing_out_sites(target, target.log_ratios),
-        num_samples=num_samples, generator=generator, max_entries=max_entries,
-    )  # fmt: skip
 
-
-def taylor(
-    target: Target,
-    noise: UniformNoise,
-    x_t: Tensor,
-    t: Time,
-    *,
-    num_samples: int,
-    generator: torch.Generator,
-    max_entries: int = MAX_ENTRIES,
-) -> Tensor:
-    """``marginalised`` with ``taylor_log_ratios``, one gradient a draw, in place of the ratios.
-
-    Exactly that where log p̄ is linear in the one-hot vector of each site, as for pairwise models;
-    biased otherwise, and the bias does not fall with k.  Costs 3k.
-    """
-    if not target.differentiable:
-        raise ValueError(f"{target} has no gradient, which taylor needs: use marginalised")
-    return one_shot(
-        target, noise, x_t, t, summing_out_sites(target, target.taylor_log_ratios),
-        num_samples=num_samples, generator=generator, max_entries=max_entries,
-    )  # fmt: skip
-
-
-def summing_out_sites(target: Target, log_ratios: Callable[[Tensor], Tensor]) -> Evaluate:
     def evaluate(x_t: Tensor, log_kernel: Tensor, x_0: Tensor) -> Tensor:
-        log_p = neighbour_log_densities(target, log_ratios, x_t, x_0)
-        return normalised(x_t, log_kernel, log_p.logsumexp(1))
+        log_sums = neighbour_log_densities(target, x_t, x_0).logsumexp(1)
+        log_weight = log_kernel + log_sums.to(log_kernel)
+        check_allowed(x_t, log_weight.amax(-1).amin(-1, keepdim=True))
+        return log_weight.log_softmax(-1)
 
-    return evaluate
-
-
-def normalised(x_t: Tensor, log_kernel: Tensor, log_sums: Tensor) -> Tensor:
-    """log_softmax over u of log k_t(x_t^i | u) + log_sums[i, u], (n, d, v)."""
-    log_weight = log_kernel + log_sums.to(log_kernel)
-    check_allowed(x_t, log_weight.amax(-1).amin(-1, keepdim=True))
-    return log_weight.log_softmax(-1)
+    return one_shot(
+        target, noise, x_t, t, evaluate,
+        num_samples=num_samples, generator=generator, max_entries=max_entries,
+    )  # fmt: skip
 
 
-def neighbour_log_densities(
-    target: Target, log_ratios: Callable[[Tensor], Tensor], x_t: Tensor, x_0: Tensor
-) -> Tensor:
+def neighbour_log_densities(target: Target, x_t: Tensor, x_0: Tensor) -> Tensor:
     """log p̄(x_0 with site i set to u) less a number for each state, (n, k, d) -> (n, k, d, v).
 
     A forbidden draw may have allowed neighbours, which its ratios, all +inf, cannot tell apart:
     these are evaluated one by one.
     """
-    here, ratios = log_density(target, x_0), log_ratios(x_0)
+    here, ratios = log_density(target, x_0), target.log_ratios(x_0)
     draws = here.isneginf().nonzero()
     entry, site, value = ratios[draws[:, 0], draws[:, 1]].isposinf().nonzero(as_tuple=True)
     row, draw = draws[entry].T

@@ -132,14 +132,6 @@ class Coloured(FromKernel):
     num_samples: Positive
 
 
-class Taylor(FromKernel):
-    """As marginalised, by one gradient, for costly densities."""
-
-    function = staticmethod(identity.taylor)
-    kind: Literal["taylor"] = "taylor"
-    num_samples: Positive
-
-
 class Annealed(FromKernel):
     """Walkers led from the kernel to the posterior."""
 
@@ -151,7 +143,7 @@ class Annealed(FromKernel):
 
 
 AnyDenoiserEstimator = Annotated[
-    Warm | Naive | Shared | Marginalised | Coloured | Taylor | Annealed, Field(discriminator="kind")
+    Warm | Naive | Shared | Marginalised | Coloured | Annealed, Field(discriminator="kind")
 ]
 
 # -- of the marginal ------------------------------------------------------------------------------
