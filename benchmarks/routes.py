@@ -3,7 +3,7 @@
     python benchmarks/routes.py              writes docs/results/learned/routes.md
 
 Ising, side 4, where enumeration knows every score: the marginal assembled neighbour by neighbour,
-which is the model itself; the same to first order (Taylor); and the second head.
+which is the model itself, and the second head.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ TIMES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.9)
 NUM_STATES, NUM_DRAWS, NUM_STEPS = 500, 2_000, 21
 ROUTES = {
     "assembled": (marginal.assembled, "d·(V-1) + 1"),
-    "taylor": (marginal.taylor, "1 and a gradient"),
     "learned": (marginal.learned, "1"),
 }
 
@@ -93,8 +92,8 @@ def page(scores: list[str], draws: list[str]) -> str:
 
 `python benchmarks/routes.py`: Ising, side 4, preset `fast`, one training seed. The model knows
 log p̄_t. "assembled" takes the density of every neighbour from it, and is what the model means;
-"taylor" replaces the network's part by its first order, one pass and a gradient; "learned", the
-default, is the second head, trained beside the first on the same estimates, one pass.
+"learned", the default, is the second head, trained beside the first on the same estimates, one
+pass.
 
 ## Error of the log-score
 

@@ -190,7 +190,6 @@ SCHEDULES = {
         # a score that is wrong near t = 1 leaves values out, so only where none is needed there
         ("self-normalized", SCORES, "parallel"),
         # states of a crowd that has not been gathered make for weights of little use
-        ("unbiased", {"scores": "taylor", **NO_CROWD}, "parallel"),
         ("unbiased", {"scores": "assembled", **NO_CROWD}, "parallel"),
     ],
 )

@@ -233,7 +233,7 @@ def test_a_second_head_that_nothing_trains_is_refused() -> None:
     estimator = {"kind": "log_marginal", "num_samples": 4}
     with pytest.raises(ValueError, match="log_marginal trains the marginal alone: expected"):
         config.changed(method={"estimator": estimator})
-    config.changed(method={"estimator": estimator, "scores": "taylor"})
+    config.changed(method={"estimator": estimator, "scores": "assembled"})
 
 
 def test_guided_walkers_keep_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,6 @@ DIVERGENCES = {
 }
 ROUTES = {
     "learned": marginal.learned,  # a head of its own: one call
-    "taylor": marginal.taylor,  # ratios to first order from one gradient
     "assembled": marginal.assembled,  # the paper's: the marginal of every neighbour
 }
 """Ways from the marginal to the denoiser."""
@@ -70,8 +69,7 @@ class Unbiased(Method[MarginalModel]):
         if self.scores is marginal.learned and not self.estimator.trains_denoiser:
             raise ValueError(
                 f"scores is learned, and the estimator {self.estimator.kind} trains the marginal "
-                "alone: expected a joint estimator, such as joint_guided, or scores taylor or "
-                "assembled"
+                "alone: expected a joint estimator, such as joint_guided, or scores assembled"
             )
         return self
 

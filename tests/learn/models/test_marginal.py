@@ -14,8 +14,6 @@ from tcsis.learn.models.marginal import (
     assembled,
     assembled_score,
     learned,
-    taylor,
-    taylor_score,
 )
 from tcsis.targets import RBM, Ising, Potts, Target
 
@@ -112,54 +110,22 @@ def test_assembled_scores_are_differences(target: Target, awake: Callable) -> No
         torch.testing.assert_close(score[:, site, value], expected, rtol=0, atol=1e-9)
 
 
-def test_taylor_is_exact_for_an_untrained_network(target: Target) -> None:
-    model = make(target)
-    model.coefficients.values.add_(0.1)  # skip terms are not expanded, whatever their coefficients
-    x, t = some_states(target)
-    torch.testing.assert_close(
-        taylor_score(model, x, t), assembled_score(model, x, t), rtol=0, atol=1e-9
-    )
-
-
-def test_taylor_is_exact_for_a_linear_network(target: Target) -> None:
-    """Σ_i a_i·z_i."""
-    model = make(target)
-    slopes = normal(target.num_sites, target.num_values, seed=1)
-    model.learned = lambda z, alpha: (slopes * z).sum((1, 2))
-    x, t = some_states(target)
-    score = taylor_score(model, x, t)
-    torch.testing.assert_close(score, assembled_score(model, x, t), rtol=0, atol=1e-9)
-
-
-def test_taylor_is_first_order_in_the_network(target: Target, awake: Callable) -> None:
-    """With its last layers scaled by h the error is h times a bounded curvature: some, not all."""
-    model = awake(make(target, symmetric=False), scale=0.1)
-    x, t = some_states(target)
-    untrained = assembled_score(make(target, symmetric=False), x, t)
-    exact, score = assembled_score(model, x, t), taylor_score(model, x, t)
-    error = (score - exact).abs().mean()
-    learned = (exact - untrained).abs().mean()
-    print(f"mean |taylor - assembled| = {error:.3f} where the network says {learned:.3f}")
-    assert 0 < error < learned
-
-
 def test_scores_serve_as_denoisers(target: Target, awake: Callable) -> None:
     model = awake(make(target))
     x, t = some_states(target)
     t[:, 0], t[:, 1] = 0, 1
-    for way, score in ((assembled, assembled_score), (taylor, taylor_score)):
-        log_score = score(model, x, t)
-        here = log_score.gather(-1, x[..., None])
-        assert torch.equal(here, torch.zeros_like(here))
-        log_d = way(model, x, t)
-        assert float(log_d.logsumexp(-1).abs().max()) < 1e-12
-        assert bool((log_d[:, 0].gather(-1, x[:, :1]) == 0).all())
-        again = model.noise.log_score_from_denoiser(log_d[:, 2:], x[:, 2:], t[:, 2:])
-        possible = log_d[:, 2:] > -torch.inf
-        torch.testing.assert_close(
-            again[possible.all(-1)], log_score[:, 2:][possible.all(-1)], rtol=0, atol=1e-7,
-            check_dtype=False,
-        )  # fmt: skip
+    log_score = assembled_score(model, x, t)
+    here = log_score.gather(-1, x[..., None])
+    assert torch.equal(here, torch.zeros_like(here))
+    log_d = assembled(model, x, t)
+    assert float(log_d.logsumexp(-1).abs().max()) < 1e-12
+    assert bool((log_d[:, 0].gather(-1, x[:, :1]) == 0).all())
+    again = model.noise.log_score_from_denoiser(log_d[:, 2:], x[:, 2:], t[:, 2:])
+    possible = log_d[:, 2:] > -torch.inf
+    torch.testing.assert_close(
+        again[possible.all(-1)], log_score[:, 2:][possible.all(-1)], rtol=0, atol=1e-7,
+        check_dtype=False,
+    )  # fmt: skip
 
 
 def test_the_second_head_is_right_as_noise_vanishes(target: Target) -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from tcsis import exact
 from tcsis.learn import presets
-from tcsis.learn.models.bethe import Bethe
 from tcsis.learn.models.marginal import NUM_KNOTS, MarginalModel
 from tcsis.learn.models.skips import (
     Density,
@@ -76,17 +75,6 @@ def test_first_order_is_first_order(target: Pairwise) -> None:
         errors["first"].append(float((FirstOrder(target, noise)(x, alpha) - log_p).abs().max()))
     assert order(errors["density"]) == pytest.approx(1, abs=0.1)
     assert order(errors["first"]) == pytest.approx(2, abs=0.1)
-
-
-def test_ratios_are_differences(target: Pairwise) -> None:
-    noise, x = UniformNoise(target.num_values), some_states(target)
-    alpha = torch.rand(x.shape, generator=torch.Generator().manual_seed(2), **DOUBLE)
-    for skip in (Density(target), FirstOrder(target, noise), Bethe(target, noise)):
-        ratios = skip.ratios(x, alpha)
-        for site, value in itertools.product(range(target.num_sites), range(target.num_values)):
-            y = x.clone()
-            y[:, site] = value
-            torch.testing.assert_close(ratios[:, site, value], skip(y, alpha) - skip(x, alpha))
 
 
 # -- coefficients ---------------------------------------------------------------------------------

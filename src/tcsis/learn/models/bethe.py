@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from tcsis.learn.models.skips import Skip, ratios_one_by_one
+from tcsis.learn.models.skips import Skip
 from tcsis.noise import UniformNoise
 from tcsis.targets.pairwise import Pairwise
 
@@ -56,9 +56,6 @@ class Bethe(Skip):
         log_pairs = (self.paired * pairs.flatten(0, 1).logsumexp(0)).sum((0, 1)) / 2
         log_sites = (1 - self.paired.sum(1)) * total.logsumexp(0)
         return (log_pairs + log_sites.sum(0) + self.constant).to(alpha.dtype)
-
-    def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
-        return ratios_one_by_one(self, self.noise.num_values, x, alpha)
 
     def cavity(self, x: Tensor, alpha: Tensor) -> Tensor:
         """What the other sites say on x_0^i, up to a constant, (b, d) and (b, d) -> (b, d, v)."""

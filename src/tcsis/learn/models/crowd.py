@@ -17,7 +17,6 @@ from torch.nn.functional import one_hot
 
 from tcsis.learn.models.skips import Skip
 from tcsis.noise import UniformNoise
-from tcsis.reverse.steps import through_kernel
 
 LEAST = 1e-6
 """Least 1 - α: without noise, other states would have no part in the mixture."""
@@ -48,11 +47,6 @@ class Crowd(Skip):
         """log m_t(x), (b, d) and (b, d) -> (b,)."""
         log_k = self.log_kernels(x, alpha, self.one_hot(alpha.dtype))
         return self.log_z + log_k.logsumexp(1) - math.log(log_k.shape[1])
-
-    def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """log m_t(y) - log m_t(x) for every neighbour, (b, d, v)."""
-        log_m = through_kernel(self.noise, self.cavity(x, alpha), alpha)
-        return log_m - log_m.gather(-1, x[..., None])
 
     def cavity(self, x: Tensor, alpha: Tensor) -> Tensor:
         """What the other sites say on x_0^i through the crowd, up to a constant, (b, d, v):

@@ -6,8 +6,7 @@ There is one skip term, the paper's log p̄(x), or there are two: one that is ri
 crowd that is right near t = 1 (``tcsis.learn.models.skips``).  Training starts with the
 coefficients that fit best, and as t → 0 the first is left alone.
 
-A score takes the density of every neighbour: ``assembled`` evaluates all d·(V-1) of them,
-``taylor`` takes them from one gradient of the network and from the ratios of the skip terms, and
+A score takes the density of every neighbour: ``assembled`` evaluates all d·(V-1) of them, and
 ``learned`` has a second head on the same features, trained beside the first, give the denoiser.
 """
 
@@ -22,7 +21,6 @@ from torch import Tensor, nn
 from tcsis.learn.models.crowd import Crowd
 from tcsis.learn.models.diffusion import Field, known
 from tcsis.learn.models.skips import (
-    CHUNK,
     Knots,
     RunningMean,
     Skip,
@@ -41,6 +39,9 @@ NUM_KNOTS = 17
 NUM_NEWTON, MOST_GAP, LEAST_NOISE = 10, 3.0, 0.01
 """Newton steps of the fit of the skip terms, the largest log p̂_t - log p_θ that they heed, and the
 least variance of it that they reckon with."""
+
+CHUNK = 4_096
+"""States evaluated at once when all neighbours are asked for."""
 
 RESTRAINT = 300.0
 """How many states it takes to move the coefficients of skip terms from where they start."""
@@ -201,16 +202,8 @@ def learned(model: MarginalModel, x_t: Tensor, t: Tensor) -> Tensor:
 
 def assembled(model: MarginalModel, x_t: Tensor, t: Tensor) -> Tensor:
     """The denoiser that belongs to ``assembled_score``, (b, d, v)."""
-    return from_score(model, assembled_score(model, x_t, t), x_t, t)
-
-
-def taylor(model: MarginalModel, x_t: Tensor, t: Tensor) -> Tensor:
-    """The denoiser that belongs to ``taylor_score``, (b, d, v)."""
-    return from_score(model, taylor_score(model, x_t, t), x_t, t)
-
-
-def from_score(model: MarginalModel, log_score: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
-    return model.noise.denoiser_from_log_score(log_score.double(), x_t, t.double())
+    score = assembled_score(model, x_t, t)
+    return model.noise.denoiser_from_log_score(score, x_t, t.double())
 
 
 def assembled_score(model: MarginalModel, x: Tensor, t: Tensor) -> Tensor:
@@ -230,20 +223,6 @@ def score_at(model: MarginalModel, x: Tensor, t: Tensor, site: int, here: Tensor
         there = torch.cat([model.log_marginal(states, own).to(here) for states, own in parts])
         score.scatter_(1, y[:, site, None], (there - here)[:, None])
     return score
-
-
-def taylor_score(model: MarginalModel, x: Tensor, t: Tensor) -> Tensor:
-    """The network's part to first order in the one-hot vector of each site, the rest exactly:
-    one forward and one backward pass, and the ratios of the skip terms."""
-    alpha = model.alpha(x, t)
-    with torch.enable_grad():
-        z = known(x, alpha, model.noise.num_values).requires_grad_()
-        (slope,) = torch.autograd.grad(model.learned(z, alpha).sum(), z)
-    slope = slope * alpha[..., None]
-    learned = slope - slope.gather(-1, x[..., None])
-    ratios = torch.stack([skip.ratios(x, alpha) for skip in model.skips], -1)  # (b, d, v, n)
-    known_part = model.coefficients(alpha.mean(1), ratios)
-    return (learned + known_part - known_part.gather(-1, x[..., None])).detach()
 
 
 def centred(logits: Tensor) -> Tensor:

@@ -18,9 +18,6 @@ from torch import Tensor, nn
 from tcsis.noise import UniformNoise, log_sum
 from tcsis.targets.base import Target
 
-CHUNK = 4_096
-"""States evaluated at once when all neighbours are asked for."""
-
 SMOOTHNESS, TINY = 10.0, 1e-6
 """What second differences of coefficients count in a fit, in units of one state; and what keeps an
 empty knot solvable."""
@@ -32,10 +29,6 @@ class Skip(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor: ...
 
-    @abstractmethod
-    def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """Its value at every neighbour less that at x, (b, d, v)."""
-
 
 class Density(Skip):
     """log p̄(x) itself, the paper's preconditioning."""
@@ -46,9 +39,6 @@ class Density(Skip):
 
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
         return self.target.log_density(x).to(alpha.dtype)
-
-    def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
-        return self.target.log_ratios(x).to(alpha.dtype)
 
 
 class FirstOrder(Skip):
@@ -62,26 +52,6 @@ class FirstOrder(Skip):
         ratios = self.target.log_ratios(x).to(alpha.dtype)
         noise = log_sum(ratios + self.noise.log_kernel_at(x, alpha)).sum(-1)
         return self.target.log_density(x).to(alpha.dtype) + noise
-
-    def ratios(self, x: Tensor, alpha: Tensor) -> Tensor:
-        return ratios_one_by_one(self, self.noise.num_values, x, alpha)
-
-
-def ratios_one_by_one(skip: Skip, num_values: int, x: Tensor, alpha: Tensor) -> Tensor:
-    """``Skip.ratios`` from the values at all neighbours, in chunks."""
-    y = all_neighbours(x, num_values)  # (b, d, v, d)
-    times = alpha[:, None, None].expand(y.shape)
-    parts = zip(y.flatten(0, 2).split(CHUNK), times.flatten(0, 2).split(CHUNK), strict=True)
-    there = torch.cat([skip(states, own) for states, own in parts])
-    return there.reshape(y.shape[:3]) - skip(x, alpha)[:, None, None]
-
-
-def all_neighbours(x: Tensor, num_values: int) -> Tensor:
-    """x with every site set to every value, (b, d) -> (b, d, v, d)."""
-    b, d = x.shape
-    here = torch.eye(d, dtype=torch.bool, device=x.device)[:, None]  # (d, 1, d)
-    values = torch.arange(num_values, device=x.device)[:, None]  # (v, 1)
-    return torch.where(here, values, x[:, None, None]).expand(b, d, num_values, d)
 
 
 # -- coefficients ---------------------------------------------------------------------------------
