@@ -1,4 +1,4 @@
-"""A progress bar for long runs only, on standard error."""
+"""A progress bar on standard error."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import Progress
-
-PATIENCE = 5.0
-"""Seconds before the bar appears."""
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
 @contextmanager
-def late_progress(what: str, total: int, enabled: bool = True) -> Iterator[Callable[[], None]]:
-    """Yields a function to call after each of ``total`` pieces of work."""
-    bar = Progress(console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=total)
-    begin = time.monotonic()
+def progress_bar(
+    what: str, total: float, enabled: bool, patience: float = 0.0
+) -> Iterator[Callable[..., None]]:
+    """Yields a function to call with how much of ``total`` is done and what else there is to say;
+    the bar appears after ``patience`` seconds."""
+    columns = (
+        TextColumn(what), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[said]}"), TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task, due = bar.add_task(what, total=total, said=""), time.monotonic() + patience
 
-    def tick() -> None:
-        bar.advance(task)
-        if enabled and not bar.live.is_started and time.monotonic() - begin > PATIENCE:
+    def show(done: float, said: str = "") -> None:
+        bar.update(task, completed=done, said=said)
+        if enabled and time.monotonic() >= due:
             bar.start()
 
     try:
-        yield tick
+        show(0.0)
+        yield show
     finally:
         if bar.live.is_started:
             bar.stop()

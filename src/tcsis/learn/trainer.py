@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tcsis.basics.checks import check_integer
 from tcsis.basics.files import write_whole
+from tcsis.basics.progress import progress_bar
 from tcsis.learn import checkpoint, presets
 from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
@@ -62,13 +58,13 @@ def train(
     keeper = Keeper(run, None if folder is None else Path(folder), checkpoint_every)
     if resume:
         keeper.restore()
-    with counting(target) as cost, bar(run, progress) as show:
+    with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
         before = run.num_density_calls
         try:
             for _ in run.steps():
                 run.num_density_calls = before + cost.densities
                 keeper.save_now_and_then()
-                show()
+                show(run.progress, said(run.last_loss, run.history))
         finally:
             keeper.save()
     return run.learned()
@@ -124,31 +120,9 @@ class Keeper:
         self.run.restore(*checkpoint.load(self.folder / CHECKPOINT))
 
 
-class Watched(Protocol):
-    """What the bar reads of a run."""
-
-    history: list[dict[str, float]]
-    last_loss: float
-
-    @property
-    def progress(self) -> float: ...
-
-
-@contextmanager
-def bar(run: Watched, enabled: bool) -> Iterator[Callable[[], None]]:
-    """A progress bar on standard error, with the loss now and the last error and ESS."""
-    columns = (
-        TextColumn("training"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[said]}"), TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    shown = Progress(*columns, console=Console(stderr=True), disable=not enabled, transient=True)
-    task = shown.add_task("training", total=1.0, said="")
-    with shown:
-        yield lambda: shown.update(task, completed=min(1.0, run.progress), said=said(run))
-
-
-def said(run: Watched) -> str:
-    last = run.history[-1] if run.history else {}
-    parts = [f"loss {run.last_loss:.4f}"]
+def said(loss: float, history: Sequence[dict[str, float]]) -> str:
+    """The loss now and the last error and ESS."""
+    last = history[-1] if history else {}
+    parts = [f"loss {loss:.4f}"]
     parts += [f"{name} {last[name]:.4f}" for name in ("error", "ess") if last.get(name) is not None]
     return "  ".join(parts)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tcsis.basics.checks import check_counts, check_integer, make_generator
-from tcsis.basics.progress import late_progress
+from tcsis.basics.progress import progress_bar
 from tcsis.draws import Draws
 from tcsis.mcmc import annealing
 from tcsis.mcmc.annealing import Population
@@ -26,6 +26,9 @@ from tcsis.mcmc.path import PathAuxiliary
 from tcsis.mcmc.tempering import ParallelTempering, TemperedChains
 from tcsis.targets.base import Target, counting
 from tcsis.targets.pairwise import Pairwise, as_parameter
+
+PATIENCE = 5.0
+"""Seconds of a run before it has a progress bar."""
 
 AnyKernel: TypeAlias = str | Kernel | CompiledKernel | ParallelTempering
 
@@ -85,14 +88,14 @@ def sample(
     kept = torch.empty(num_draws, num_chains, target.num_sites, dtype=torch.uint8)
     accepted = 0.0
     begin = time.perf_counter()
-    with counting(target) as cost, late_progress("chains", num_draws, progress) as tick:
+    with counting(target) as cost, progress_bar("chains", num_draws, progress, PATIENCE) as show:
         chains = start_chains(target, kernel, x, seed)
         if burn_in:
             chains.advance(burn_in)
-        for row in kept:
+        for number, row in enumerate(kept, start=1):
             accepted += chains.advance(thin)
             row.copy_(chains.x)
-            tick()
+            show(number)
     return Draws(
         kept.transpose(0, 1).contiguous(),
         seconds=time.perf_counter() - begin,

@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tcsis.app.cli.failures import DIVERGED, FAULT, FINE, RunInterruptedError
 from tcsis.app.cli.options import PrintOptions
@@ -21,6 +17,7 @@ from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import FULL, QUICK, Plan, Task, expected_seconds, expected_total
 from tcsis.app.study.workers import Failure
 from tcsis.basics.checks import check_integer
+from tcsis.basics.progress import progress_bar
 
 FOLDERS = {FULL.name: Path("runs") / "paper", QUICK.name: Path("runs") / "paper-quick"}
 MOST_WORKERS = 2
@@ -53,16 +50,19 @@ def perform(plan: Plan, folder: Path, num_workers: int, printer: Printer, comman
     printer.note(announce(found, missing, num_workers))
 
     folder.mkdir(parents=True, exist_ok=True)
+    whole, done = sum(map(expected_seconds, missing)) or 1.0, 0.0
     try:
         results = workers.run_all(missing, folder, num_workers)
-        with bar(missing, printer.lively) as advance, closing(results):  # whatever happens here
+        # closed whatever happens here
+        with progress_bar("cells", whole, printer.lively) as show, closing(results):
             for task, result in results:
                 if isinstance(result, Failure):
                     failures.append(result)
                 else:
                     found[task] = result
                 printer.note(line(task, result))
-                advance(task)
+                done += expected_seconds(task)
+                show(done)
         rows = output.write(plan, folder, found, failures, command, num_workers)
     except KeyboardInterrupt:
         said = f"{len(found)} of {len(tasks)} cells are kept in {folder}"
@@ -103,16 +103,3 @@ def line(task: Task, result: Cell | Failure) -> str:
         return f"{task.label}: failed, {result.sentence}"
     seconds = result.training_seconds + result.sampling_seconds
     return f"{task.label}: error {result.error:.4f}, floor {result.floor:.4f}, {seconds:.1f} s"
-
-
-@contextmanager
-def bar(tasks: list[Task], enabled: bool) -> Iterator[Callable[[Task], None]]:
-    """A bar that goes by the time that cells are expected to take."""
-    columns = (
-        TextColumn("cells"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-    )  # fmt: skip
-    shown = Progress(*columns, console=Console(stderr=True), disable=not enabled, transient=True)
-    number = shown.add_task("cells", total=sum(map(expected_seconds, tasks)) or 1.0)
-    with shown:
-        yield lambda task: shown.advance(number, expected_seconds(task))

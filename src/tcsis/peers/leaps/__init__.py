@@ -19,11 +19,12 @@ import torch
 
 from tcsis.basics.checks import check_counts, check_integer, make_generator
 from tcsis.basics.frozen import parse
+from tcsis.basics.progress import progress_bar
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.learned import load_weights, matching_target, tensors_of
-from tcsis.learn.trainer import bar
+from tcsis.learn.trainer import said
 from tcsis.peers.leaps.model import LeapsConfig, LeapsModel, default_calls, make_model
 from tcsis.peers.leaps.path import (
     Weigh,
@@ -57,9 +58,9 @@ def train(
     if time_budget is not None and not time_budget > 0:
         raise ValueError(f"time_budget is {time_budget}: expected seconds above 0")
     run = Run(target, config, seed, time_budget)
-    with counting(target) as cost, bar(run, progress) as show:
+    with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
         for _ in run.steps():
-            show()
+            show(run.progress, said(run.last_loss, run.history))
     return Leaps(target, config, run.average, run.history, run.seconds, cost.densities)
 
 
