@@ -18,7 +18,7 @@ import tcsis
 from tcsis.app import experiment, settings, sources
 from tcsis.app.cli import inspection
 from tcsis.app.storage import read_draws
-from tcsis.learn import checkpoint
+from tcsis.learn import checkpoint, unbiased
 
 ISING = ["ising", "--side", "4", "--beta", "0.4407"]
 SMALL = ["ising", "--side", "3", "--beta", "0.4"]
@@ -166,7 +166,10 @@ def test_a_target_is_built_once(
     assert len(made) == 1
 
 
-def test_methods_have_names_of_their_own(tmp_path: Path, tcsis_cli: Callable) -> None:
+def test_methods_have_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tcsis_cli: Callable
+) -> None:
+    monkeypatch.setattr(unbiased, "NUM_FITTED", 256)
     for name in ("autoregressive", "self-normalized", "unbiased"):
         run = tmp_path / name
         line = ["--method", name, "--preset", "tiny", "--steps", "2", "--n", "20", "--out", run]
@@ -401,7 +404,9 @@ def test_quiet_says_nothing(untrained: Path, tcsis_cli: Callable) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, interrupt: Callable[..., str]) -> None:
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    tmp_path: Path, interrupt: Callable[..., str], tcsis_cli: Callable
+) -> None:
     run = tmp_path / "run"
     threads = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     many = ["--preset", "tiny", "--steps", "100000", "--set", "run.checkpoint_every=0.5"]
@@ -411,9 +416,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, interrupt: Callable[
     assert said is not None
     step = saved_step(run)
     assert 0 < step < 100_000
-    go_on = start(*shlex.split(said[1]), "--steps", str(step + 5), env=threads)
-    _, err = go_on.communicate(timeout=120)
-    assert go_on.returncode == 0, err
+    assert tcsis_cli(*shlex.split(said[1]), "--steps", str(step + 5)).code == 0
     assert saved_step(run) == step + 5
     assert {path.name for path in run.iterdir()} == FILES
 
