@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import tomlkit
 from pydantic import Field
@@ -38,7 +38,7 @@ Document = dict[str, Any]
 class Run(Frozen):
     """What every command has."""
 
-    command: str
+    command: Command
     seed: int = 0
     device: str = "cpu"
     dtype: Literal["float32", "float64"] | None = None
@@ -56,27 +56,16 @@ class TrainingRun(DrawingRun):
 
 
 class TrainRun(TrainingRun):
-    command: Literal["train"] = "train"
     method: MethodName | None = None
 
 
 class CompareRun(TrainingRun):
-    command: Literal["compare"] = "compare"
     steps: Positive | None = None
 
 
 class SampleRun(DrawingRun):
-    command: Literal["sample"] = "sample"
     calls: Positive | None = None
     model: str
-
-
-class ExactRun(DrawingRun):
-    command: Literal["exact"] = "exact"
-
-
-class ChainRun(Run):
-    command: Literal["mcmc"] = "mcmc"
 
 
 # -- the other sections ---------------------------------------------------------------------------
@@ -129,26 +118,21 @@ class Sample(Settings):
 
 
 class Exact(Settings):
-    run: ExactRun
+    run: DrawingRun
 
 
 class Mcmc(Settings):
-    run: ChainRun
     mcmc: ChainSettings
 
 
-KINDS: dict[str, tuple[type[Settings], type[Run]]] = {
-    "train": (Train, TrainRun),
-    "compare": (Compare, CompareRun),
-    "exact": (Exact, ExactRun),
-    "mcmc": (Mcmc, ChainRun),
-}
+KINDS: dict[Command, type[Settings]] = {
+    "train": Train, "compare": Compare, "exact": Exact, "mcmc": Mcmc, "sample": Sample,
+}  # fmt: skip
 
 
 def resolve(document: Document, command: Command) -> tuple[Settings, Target]:
     """Settings with every default filled in and their target, or one sentence on what is wrong."""
-    kind, of_run = KINDS[command]
-    sections = common_sections(document, command, kind, of_run)
+    kind, sections = KINDS[command], common_sections(document, command)
     run, target = sections["run"], make_target(sections["target"], sections["run"].device)
     if "mcmc" in kind.model_fields:
         sections["mcmc"] = parse(ChainSettings, table(document, "mcmc"), "config: mcmc")
@@ -162,23 +146,22 @@ def resolve(document: Document, command: Command) -> tuple[Settings, Target]:
 
 def resolve_sample(document: Document) -> Sample:
     """The same for draws of a model, which brings its own target."""
-    return Sample(**common_sections(document, "sample", Sample, SampleRun))
+    return Sample(**common_sections(document, "sample"))
 
 
-def common_sections(
-    document: Document, command: Command, kind: type[Settings], of_run: type[Run]
-) -> Document:
+def common_sections(document: Document, command: Command) -> Document:
     """The sections [target] and [run], and no others than the command has."""
-    given = table(document, "run")
+    sections, given = KINDS[command].model_fields, table(document, "run")
     if given.get("command", command) != command:
         raise ValueError(
             f"config is one of tcsis {given['command']}: expected one of tcsis {command}; to use "
             "it, leave out command and what this one does not have"
         )
     for section in document:
-        if section not in kind.model_fields:
-            known = ", ".join(kind.model_fields)
+        if section not in sections:
+            known = ", ".join(sections)
             raise ValueError(f"config: unknown section [{section}]: tcsis {command} has {known}")
+    of_run = cast(type[Run], sections["run"].annotation)
     run = parse(of_run, given | {"command": command}, "config: run")
     spec = absolute(table(document, "target"))
     if not spec.get("name"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -28,6 +28,11 @@ app = typer.Typer(
 )
 RunFolder = Annotated[str, Argument(metavar="RUN", help="the folder of a run")]
 Weighted = Annotated[bool, Option("--weighted", help="use the weights of the draws")]
+
+
+def command(function: Callable[..., int]) -> Callable[..., int]:
+    """A command of its name, with groups of options as its parameters."""
+    return app.command()(grouped(function))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,8 +62,7 @@ def common(
     pass
 
 
-@app.command()
-@grouped
+@command
 def doctor(printing: PrintOptions) -> int:
     """What is installed, cores, devices, and a self-test of a few seconds."""
     from tcsis.app.cli import doctor as module
@@ -66,8 +70,7 @@ def doctor(printing: PrintOptions) -> int:
     return module.doctor(printing)
 
 
-@app.command()
-@grouped
+@command
 def targets(printing: PrintOptions) -> int:
     """What can be sampled from, and how it is named."""
     from tcsis.app.cli import inspection
@@ -75,8 +78,7 @@ def targets(printing: PrintOptions) -> int:
     return inspection.targets(printing)
 
 
-@app.command()
-@grouped
+@command
 def exact(
     target: TargetOptions, run: DrawOptions, folder: FolderOptions, printing: PrintOptions
 ) -> int:
@@ -86,8 +88,7 @@ def exact(
     return inspection.exact(target, run, folder, printing)
 
 
-@app.command()
-@grouped
+@command
 def train(
     target: TargetOptions,
     run: DrawOptions,
@@ -111,8 +112,7 @@ def train(
     return running.run("train", target, run, folder, gates, printing, over)
 
 
-@app.command()
-@grouped
+@command
 def sample(
     run: DrawOptions,
     folder: FolderOptions,
@@ -127,8 +127,7 @@ def sample(
     return running.sample(model, calls, run, folder, gates, printing)
 
 
-@app.command()
-@grouped
+@command
 def mcmc(
     target: TargetOptions,
     run: RunOptions,
@@ -151,8 +150,7 @@ def mcmc(
     return running.run("mcmc", target, run, folder, gates, printing, {"mcmc": chosen})
 
 
-@app.command()
-@grouped
+@command
 def compare(
     target: TargetOptions,
     run: DrawOptions,
@@ -178,8 +176,7 @@ def compare(
     return running.run("compare", target, run, folder, gates, printing, over)
 
 
-@app.command()
-@grouped
+@command
 def evaluate(
     run: RunFolder, gates: GateOptions, printing: PrintOptions, weighted: Weighted = False
 ) -> int:
@@ -189,8 +186,7 @@ def evaluate(
     return inspection.evaluate(run, weighted, gates, printing)
 
 
-@app.command()
-@grouped
+@command
 def report(run: RunFolder, printing: PrintOptions) -> int:
     """Write the report of a run again, from its results."""
     from tcsis.app.cli import inspection
@@ -198,8 +194,7 @@ def report(run: RunFolder, printing: PrintOptions) -> int:
     return inspection.report(run, printing)
 
 
-@app.command()
-@grouped
+@command
 def show(run: RunFolder, printing: PrintOptions) -> int:
     """What is in the folder of a run."""
     from tcsis.app.cli import inspection
@@ -207,8 +202,7 @@ def show(run: RunFolder, printing: PrintOptions) -> int:
     return inspection.show(run, printing)
 
 
-@app.command()
-@grouped
+@command
 def paper(
     printing: PrintOptions,
     quick: Annotated[
