@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scipy.stats import chi2
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -23,7 +22,6 @@ from tcsis.judging.weights import eubo
 from tcsis.noise import LogLinear, UniformNoise
 from tcsis.reverse import schedules, steps
 from tcsis.reverse.calls import Answer, Calls, Carrier, State
-from tcsis.reverse.events import EventDriven
 from tcsis.reverse.steps import Factorised, Move, euler, tweedie
 from tcsis.reverse.trapezoidal import Trapezoidal
 from tcsis.targets import Ising, Pairwise, Target, from_callable
@@ -273,26 +271,6 @@ def test_last_class_may_be_half_noisy() -> None:
     check_mean_weight(SMALL, wrong_denoiser(SMALL, NOISE), NOISE, schedule, tweedie)
 
 
-# -- event by event ------------------------------------------------------------------------------
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("name", TARGETS)
-def test_event_driven_draws_from_the_target(name: str) -> None:
-    """χ² of 4,000 draws over all states; false alarms 1e-4 each."""
-    target = TARGETS[name]
-    noise = UniformNoise(target.num_values)
-    table = Enumeration(target)
-    schedule = schedules.parallel(target.num_sites, [1.0, 0.5, 0.0])
-    draws = reverse.sample(
-        target, exact_denoiser(target, noise), noise, schedule, EventDriven(7.0), 4_000, seed=3
-    )
-    counts = torch.bincount(state_index(draws.x, target.num_values), minlength=table.num_states)
-    statistic = float(((counts - 4_000 * table.p).square() / (4_000 * table.p)).sum())
-    assert statistic < chi2.isf(1e-4, table.num_states - 1)
-    assert draws.num_network_calls > 4_000 * 20
-
-
 # -- E[w] = Z ------------------------------------------------------------------------------------
 
 
@@ -348,12 +326,6 @@ def test_mean_weight_is_z_for_noise_that_never_becomes_uniform() -> None:
 
 
 @pytest.mark.statistical
-def test_mean_weight_is_z_event_by_event() -> None:
-    made = schedules.parallel(4, [1, 0.5, 0])
-    check_mean_weight(SMALL, wrong_denoiser(SMALL, NOISE), NOISE, made, EventDriven(2.0))
-
-
-@pytest.mark.statistical
 def test_wrong_weights_are_found_out() -> None:
     """The same check refuses a ratio with its sign turned, and weights without the start."""
 
@@ -391,13 +363,13 @@ class Leaning(Carrier):
         return log_d.log_softmax(-1), (x + 1,)
 
 
-CARRIED = {"tweedie": tweedie, "trapezoidal": Trapezoidal(SMALL), "events": EventDriven(2.0)}
+CARRIED = {"tweedie": tweedie, "trapezoidal": Trapezoidal(SMALL)}
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("step", CARRIED)
 def test_mean_weight_is_z_with_what_is_carried_along(step: str) -> None:
-    """Parallel, and with times of their own for the sites; 6 cases, 5e-3 false alarms in all."""
+    """Parallel, and with times of their own for the sites; 4 cases, 4e-3 false alarms in all."""
     for made in (schedules.parallel(4, [1, 0.7, 0.4, 0]), per_site(4)):
         check_mean_weight(SMALL, Leaning(SMALL, NOISE), NOISE, made, CARRIED[step])
 

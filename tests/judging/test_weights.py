@@ -12,7 +12,6 @@ from tcsis.exact import Enumeration
 from tcsis.judging.weights import bracket, eubo, name_modes, trust
 from tcsis.noise import UniformNoise
 from tcsis.reverse import schedules
-from tcsis.reverse.events import EventDriven
 from tcsis.reverse.steps import Denoiser, Step, euler, tweedie
 from tcsis.reverse.trapezoidal import Trapezoidal
 from tcsis.targets import Ising
@@ -47,11 +46,6 @@ def test_bounds_hold_from_both_sides(step: Step) -> None:
     verdict = bracket(draws, upper)
     assert not verdict.collapsed
     assert "no mode is missing" in verdict.why
-
-
-def test_event_driven_has_no_forward_run() -> None:
-    with pytest.raises(ValueError, match="reverse only"):
-        eubo(TARGET, exact, NOISE, schedules.parallel(6, [1, 0]), EventDriven(), reference(TABLE))
 
 
 def one_sided(table: Enumeration) -> Denoiser:
