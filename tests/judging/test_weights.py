@@ -9,7 +9,7 @@ from torch import Tensor
 from tcsis import reverse
 from tcsis.draws import Draws
 from tcsis.exact import Enumeration
-from tcsis.judging.weights import bracket, eubo, name_modes, trust
+from tcsis.judging.weights import bracket, eubo, leak, missed, name_modes, trust
 from tcsis.noise import UniformNoise
 from tcsis.reverse import schedules
 from tcsis.reverse.steps import Denoiser, Step, euler, tweedie
@@ -102,3 +102,26 @@ def test_heavy_tails_are_not_trusted() -> None:
     assert not trust(weighted(normal[:20])).trusted
     with pytest.raises(ValueError, match="no log_weight"):
         trust(Draws(torch.zeros(3, 2, dtype=torch.uint8)))
+
+
+def test_both_tails_of_a_mixture() -> None:
+    """Half from the target p, half from a law r that it hardly has: w = p/q, q = (p + r)/2."""
+    p = torch.tensor([0.6, 0.39, 0.01 - 1e-6, 1e-6]).double()
+    q = 0.5 * p + 0.5 * torch.tensor([0, 0, 0, 1.0]).double()
+    draws = torch.multinomial(
+        q, 20_000, replacement=True, generator=torch.Generator().manual_seed(0)
+    )
+    log_weight = (p / q).log()
+    assert leak(log_weight[draws]) == pytest.approx(0.5, abs=0.02)
+    assert leak(log_weight[draws] + 7) == leak(log_weight[draws])
+    assert missed(log_weight, 0.0) == 0
+    narrow = torch.tensor([1.0 - 3e-5, 1e-5, 1e-5, 1e-5]).double()
+    assert missed((p / narrow).log(), 0.0) == 0.5  # of four reference states two
+
+
+def test_forbidden_draws_leak() -> None:
+    log_weight = torch.zeros(100).double()
+    log_weight[:30] = -torch.inf
+    assert leak(log_weight) == pytest.approx(0.3)
+    assert leak(log_weight[:30]) == 1
+    assert leak(torch.zeros(5)) == 0

@@ -31,6 +31,9 @@ MISSING = 0.05
 """Share of reference draws beyond the sampler's reach from which on modes are called missing."""
 MOST_MODES = 16
 
+FAR = 5.0
+"""In log w: a state off by more than this factor, e^5 = 150, is one the sampler has wrong."""
+
 FEWEST = 25
 """Weights from which a tail can be told."""
 ROUNDING = 1e-6
@@ -89,6 +92,35 @@ def blur_class(
     x_t = noise.draw(x_0, t.expand(x_0.shape), generator=generator)
     log_p = class_law(target, noise, x_t, t, schedule.last)
     return x_t, class_log_ratio(noise, log_p, x_t, x_0, t, schedule.last)
+
+
+# -- both tails ----------------------------------------------------------------------------------
+
+
+def leak(log_weight: Tensor) -> float:
+    """The share of draws where the target has next to nothing, from their log weights (n,):
+
+        #{i : w_i < e^-5·Ẑ}/n,    Ẑ = Σ_i w_i/n.
+
+    The sampler gives these states more than 150 times their probability.  Forbidden states, of
+    log w = -inf, are among them.  The ESS hardly knows of them: a leak of ε costs it a factor 1-ε.
+    """
+    log_weight = log_weight.double().flatten()
+    if not bool((log_weight > -math.inf).any()):
+        return 1.0
+    log_z = log_weight.logsumexp(0) - math.log(len(log_weight))
+    return float((log_weight < log_z - FAR).double().mean())
+
+
+def missed(log_weight: Tensor, log_z: float) -> float:
+    """The share of reference states that the sampler would hardly draw, from their log weights (n,)
+    under it and log Ẑ:
+
+        #{i : w_i > e^5·Ẑ}/n,    x_i from the target: a buffer, chains, exact draws.
+
+    The sampler gives these states less than 1/150 of their probability.
+    """
+    return float((log_weight.double().flatten() > log_z + FAR).double().mean())
 
 
 # -- verdicts ------------------------------------------------------------------------------------
