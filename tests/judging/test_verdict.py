@@ -7,9 +7,10 @@ import torch
 
 import tcsis
 from tcsis.judging import weights
+from tcsis.judging.checks import round_up
 from tcsis.judging.evidence import gather
 from tcsis.judging.reference import Reference
-from tcsis.judging.verdict import Verdict, judge, round_up
+from tcsis.judging.verdict import judge
 from tcsis.judging.weights import pareto_k, trust
 from tcsis.targets import Ising, Pairwise, Potts, SpinGlass
 
@@ -62,8 +63,10 @@ def test_another_temperature_fails() -> None:
 
 def test_right_weights_repair_it() -> None:
     verdict = judge(reweighted(), TARGET)
-    assert verdict.level == "trusted"
-    assert "with their weights" in verdict.why
+    assert verdict.level == "trusted by weight"
+    assert (verdict.as_drawn.level, verdict.by_weight.level) == ("failed", "trusted")
+    assert "the energy is off by 0.29 standard deviations of one draw" in verdict.why
+    assert "with their weights every observable agrees" in verdict.by_weight.why
     assert "ESS 0.8" in verdict.why
 
 
@@ -126,7 +129,7 @@ def test_a_missing_value_of_potts() -> None:
 def test_a_bracket_that_collapsed() -> None:
     collapsed = weights.Bracket(15.0, 15.0, 15.7, 0.5, True, "the draws reach 50% of the reference")
     verdict = judge(tcsis.exact.draw(TARGET, 5_000), TARGET, bracket=collapsed)
-    assert verdict == Verdict("failed", "The draws reach 50% of the reference.")
+    assert (verdict.level, verdict.why) == ("failed", "The draws reach 50% of the reference.")
     crossed = weights.Bracket(16.0, 16.0, 15.0, 1.0, False, "ELBO is above EUBO")
     assert judge(tcsis.exact.draw(TARGET, 5_000), TARGET, bracket=crossed).level == "doubtful"
     whole = weights.Bracket(15.5, 15.5, 15.5, 1.0, False, "no mode is missing")
@@ -155,7 +158,7 @@ def test_chains_that_never_moved() -> None:
     )
     for target in (cold, TARGET):
         verdict = judge(frozen, target)
-        assert verdict == Verdict("failed", "None of the 10 chains ever moved.")
+        assert (verdict.level, verdict.why) == ("failed", "None of the 10 chains ever moved.")
     assert gather(frozen, Reference(cold)).num_effective == 1
 
 
@@ -182,7 +185,7 @@ def test_nothing_to_judge_by() -> None:
     x = torch.randint(2, (2_000, 256), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     verdict = judge(tcsis.Draws(x), LARGE)
     assert verdict.level == "doubtful"
-    assert "neither weights nor several chains" in verdict.why
+    assert "neither sound weights nor several chains" in verdict.why
     energy_only = judge(tcsis.Draws(x), Ising(16, 0.0))
     assert energy_only.level == "doubtful"
     assert "Only their energy" in energy_only.why

@@ -111,7 +111,7 @@ def summarise(
         pareto_k=None if trust is None else finite(trust.pareto_k),
         weighted=weighted,
         verdict=Judgement(level=verdict.level, why=verdict.why),
-        rows=observations(evidence.unweighted()),
+        rows=observations(evidence.unweighted),
         weighted_rows=observations(evidence.evaluation) if weighted else [],
         correlation=correlate(draws, target, p),
         magnetisation=magnetise(states, p) if target.num_values == 2 else None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tcsis.draws import Draws
 from tcsis.judging import weights
@@ -43,11 +44,32 @@ class Evidence:
     def frozen(self) -> bool:
         return frozen(self.draws)
 
+    @property
+    def sound(self) -> bool:
+        """Whether there are weights, and all is well with them."""
+        return self.trust is not None and self.trust.trusted
+
+    @property
+    def repairable(self) -> bool:
+        """Whether the evaluation leaves out sound weights, which would repair a bias of it."""
+        return self.sound and self.evaluation.uneven and not self.evaluation.weighted
+
+    @cached_property
     def unweighted(self) -> Evaluation:
         """The evaluation of the draws as they came."""
         if not self.evaluation.weighted:
             return self.evaluation
         return evaluate_states(self.states, self.draws.log_weight, self.reference, weighted=False)
+
+    @property
+    def as_drawn(self) -> Evidence:
+        """The evidence on the draws as they came; weights speak for them only if they are sound."""
+        return replace(
+            self,
+            evaluation=self.unweighted,
+            trust=self.trust if self.sound else None,
+            num_effective=count_effective(self.draws, False, self.observables),
+        )
 
 
 def gather(draws: Draws, reference: Reference, evaluation: Evaluation | None = None) -> Evidence:

@@ -94,9 +94,14 @@ def histogram(index: Tensor, size: int, weights: Tensor | None = None) -> Tensor
 
 def mode_shares(x: Tensor, num_values: int, weights: Tensor | None = None) -> Tensor:
     """Share of the draws in which each value holds the most sites, ties split, (n, d) -> (v,)."""
+    return mean(leaders(x, num_values), weights)
+
+
+def leaders(x: Tensor, num_values: int) -> Tensor:
+    """1 for the value that holds the most sites of a draw, ties split, (n, d) -> (n, v)."""
     counts = torch.stack([(x == value).sum(-1) for value in range(num_values)], dim=-1)
     leads = (counts == counts.amax(-1, keepdim=True)).double()
-    return mean(leads / leads.sum(-1, keepdim=True), weights)
+    return leads / leads.sum(-1, keepdim=True)
 
 
 def state_index(x: Tensor, num_values: int) -> Tensor:

@@ -64,11 +64,12 @@ def eubo(
     reference_x: Tensor,
     *,
     seed: int = 0,
+    generator: Generator = None,
 ) -> UpperBound:
     """The upper bound from draws of the target, (n, d), run forward through the same chain."""
     x_0 = target.check(reference_x.to(target.device))
     check_sizes(target, noise, schedule, len(x_0), None)
-    generator: Generator = torch.Generator(target.device).manual_seed(seed)
+    generator = generator or torch.Generator(target.device).manual_seed(seed)
     calls = Calls(denoiser, noise.num_values)
     times = schedule.times.to(target.device)
     with torch.no_grad():
@@ -194,6 +195,8 @@ def trust(draws: Draws) -> Trust:
     log_weight = weights_of(draws)
     n, ess = len(log_weight), draws.ess
     assert ess is not None
+    if not bool(log_weight.isfinite().any()):
+        return Trust(ess, math.inf, False, "no draw has any weight")
     k = pareto_k(log_weight)
     limit = min(1 - 1 / math.log10(n), MAX_PARETO_K) if n > 10 else 0.0
     # a tail fitted to nearly equal weights has a shape, but no weight that could matter

@@ -1,0 +1,206 @@
+"""What each kind of evidence says of draws: a finding, or None where it has nothing to say.
+
+An error is measured in floors, the error that as many perfect draws would show on average.  One
+floor of a mean is √(2/π) standard errors, so perfect draws exceed 4 floors (3.2 standard errors)
+once in 700 for each independent observable, and 6 floors (4.8) once in a million.  With about four
+independent observables a lattice gives fewer than one false "doubtful" in 100 sets of perfect
+draws, and practically no false "failed".
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from scipy.stats import binom
+
+from tcsis.judging import weights
+from tcsis.judging.evaluation import Row
+from tcsis.judging.evidence import Evidence
+from tcsis.judging.findings import SMALL_BIAS, Finding, grade, grade_chance, milder, percent
+from tcsis.mcmc.diagnostics import MAX_R_HAT
+
+DOUBTFUL_FLOORS, FAILED_FLOORS = 4.0, 6.0
+DOUBTFUL_SIGMAS, FAILED_SIGMAS = 3.2, 4.8
+
+ENOUGH = 1_000
+"""Independent draws; with fewer, a bias of a tenth of a standard deviation may pass unseen."""
+
+FAILED_R_HAT = 1.1
+ROUNDING = 1e-5
+
+
+def check_number(evidence: Evidence) -> Finding:
+    n, worth = evidence.draws.x.shape[:-1].numel(), evidence.num_effective
+    independent = "" if worth > 0.99 * n else f", worth {worth:,.0f} independent ones"
+    if worth >= ENOUGH:
+        return Finding("trusted", f"{n:,} draws{independent}")
+    room = DOUBTFUL_SIGMAS / math.sqrt(worth)
+    needed = round_up(n * ENOUGH / worth)
+    return Finding(
+        "doubtful",
+        f"too few draws to tell: {n:,} draws{independent} would hide a bias of {room:.2g} standard "
+        f"deviations, about {needed:,} are needed",
+    )
+
+
+def check_symmetry(evidence: Evidence) -> Finding | None:
+    """Where values can be exchanged, each leads in the same share of the draws."""
+    target = evidence.reference.target
+    symmetries, v = target.symmetries, target.num_values
+    if not (symmetries.value_permutation or (symmetries.flip and v == 2)):
+        return None
+    shares = evidence.evaluation["modes"].estimate
+    value = int(shares.argmax())
+    largest = float(shares[value])
+    n = max(1, round(evidence.num_effective))
+    # as many draws or more with the same leader, any of the v values, if all are equally likely
+    chance = min(1.0, v * float(binom.sf(math.ceil(largest * n - 0.5) - 1, n, 1 / v)))
+    level = grade_chance(chance)
+    excess = (largest - 1 / v) / math.sqrt((1 - 1 / v) / v)  # in standard deviations
+    if level == "trusted" or (evidence.repairable and excess < SMALL_BIAS):
+        balanced = Finding("trusted", "the modes are as balanced as symmetry demands")
+        return None if evidence.has_exact else balanced
+    why = (
+        f"value {value} leads in {largest:.0%} of the draws, "
+        f"though the symmetry of the target makes it {1 / v:.0%}"
+    )
+    if float(shares.min()) < weights.MISSING / v:
+        perplexity = float(torch.special.entr(shares).sum().exp())
+        why += f": {weights.name_modes(perplexity / v)}"
+    return Finding(level, why)
+
+
+def check_bracket(bracket: weights.Bracket) -> Finding:
+    if bracket.collapsed:
+        return Finding("failed", bracket.why)
+    # by more than noise: the reference is not from this target, and shows nothing
+    crossed = bracket.elbo > bracket.eubo + SMALL_BIAS
+    return Finding("doubtful" if crossed else "trusted", bracket.why)
+
+
+def check_exact(evidence: Evidence) -> Finding | None:
+    """Every error in floors of as many independent draws as these are worth."""
+    evaluation = evidence.evaluation
+    if evaluation.method is None:
+        return None
+    widening = math.sqrt(evaluation.num_draws / evidence.num_effective)
+    floors = {
+        row.name: error_in_floors(row) / widening
+        for row in evaluation.rows
+        if row.error is not None
+    }
+    if not floors:
+        return None
+    name = max(floors, key=lambda name: floors[name])
+    level = grade(floors[name], DOUBTFUL_FLOORS, FAILED_FLOORS)
+    bias = floors[name] * math.sqrt(2 / (math.pi * evidence.num_effective))
+    if bias < SMALL_BIAS:
+        level = "trusted" if evidence.repairable else milder(level, "doubtful")
+    row = evaluation[name]
+    how = "with their weights " if evidence.weighted else ""
+    if level == "trusted" and floors[name] > DOUBTFUL_FLOORS:
+        return Finding(level, f"no observable is off by more than {bias:.1g} standard deviations")
+    if level == "trusted":
+        return Finding(
+            level,
+            f"{how}every observable agrees with its exact value (the worst, {name}, at "
+            f"{floors[name]:.1f} times the error of perfect draws)",
+        )
+    times = f"{floors[name]:.1f} times" if math.isfinite(floors[name]) else "far above"
+    return Finding(
+        level, f"{how}the error of the {name} is {row.error:.3g}, {times} that of perfect draws"
+    )
+
+
+def error_in_floors(row: Row) -> float:
+    """What exceeds rounding, in floors; infinite where perfect draws never err."""
+    assert row.error is not None and row.exact is not None
+    excess = row.error - ROUNDING * (1 + float(row.exact.abs().max()))
+    if excess <= 0 or row.floor is None:
+        return 0.0
+    return excess / row.floor if row.floor else math.inf
+
+
+def check_log_z(evidence: Evidence) -> Finding | None:
+    draws, trust = evidence.draws, evidence.trust
+    if trust is None or not trust.trusted or evidence.reference.truth is None:
+        return None
+    assert draws.log_z is not None and draws.log_z_error is not None
+    truth = evidence.reference.truth.log_z
+    gap = draws.log_z - truth
+    error = draws.log_z_error + ROUNDING * (1 + abs(truth))
+    level = grade(abs(gap) / error, DOUBTFUL_SIGMAS, FAILED_SIGMAS)
+    if level == "trusted":
+        within = f"within {abs(gap) / error:.1f} standard errors"
+        return Finding(level, f"log Z is {within if abs(gap) > error / 100 else 'exact'}")
+    return Finding(
+        level,
+        f"log Z from the weights is {draws.log_z:.3f} ± {draws.log_z_error:.2g} "
+        f"where it is {truth:.3f}, off by {abs(gap) / error:.1f} standard errors",
+    )
+
+
+def check_weights(evidence: Evidence) -> Finding | None:
+    trust = evidence.trust
+    if trust is None:
+        return None
+    if not trust.trusted:
+        share = weights.leak(weights.weights_of(evidence.draws))
+        leaks = f"; by these weights {percent(share)} of the draws leak" if share else ""
+        return Finding("doubtful", trust.why + leaks)
+    fitted = -math.inf < trust.pareto_k <= weights.MAX_PARETO_K  # not of nearly equal weights
+    tail = f", Pareto k {trust.pareto_k:.2f}" if fitted else ""
+    return Finding("trusted", f"the weights are sound (ESS {trust.ess:.2f}{tail})")
+
+
+def check_chains(evidence: Evidence, against_exact: Finding | None) -> Finding | None:
+    """Chains that disagree have failed, unless all together agree with exact answers: then chains
+    that nearly agree are trusted, and the others doubtful."""
+    diagnosis = evidence.diagnosis
+    if diagnosis is None:
+        return None
+    if evidence.frozen:
+        return Finding("failed", f"none of the {len(evidence.draws)} chains ever moved")
+    r_hat = max(row.r_hat for row in evidence.observables)
+    vouched = (
+        evidence.has_exact
+        and evidence.num_effective >= ENOUGH
+        and against_exact is not None
+        and against_exact.level == "trusted"
+    )
+    close = vouched and diagnosis.verdict == "not mixed" and r_hat <= FAILED_R_HAT
+    if diagnosis.verdict == "mixed" or close:
+        return Finding("trusted", f"{len(evidence.draws)} chains agree (R-hat {r_hat:.3f})")
+    level = "failed" if r_hat > FAILED_R_HAT and not vouched else "doubtful"
+    if diagnosis.verdict == "stuck":
+        return Finding(level, f"the chains are stuck: {diagnosis.why} (R-hat {r_hat:.3f})")
+    return Finding(
+        level,
+        f"the chains have not mixed: {diagnosis.why}, where R-hat should be at most {MAX_R_HAT}",
+    )
+
+
+def check_support(evidence: Evidence) -> Finding | None:
+    """Something must speak for the draws, and what it cannot see must be said."""
+    if evidence.has_exact:
+        return None
+    several = bool(evidence.observables) and len(evidence.draws) > 1
+    if not several and evidence.trust is None:
+        energy = "only their energy can be compared with an exact value"
+        nothing = "the target is too large for exact answers"
+        known = nothing if evidence.evaluation.method is None else energy
+        return Finding(
+            "doubtful",
+            f"{known}, and there are neither sound weights nor several chains, so nothing "
+            "shows whether these draws are right",
+        )
+    return Finding(
+        "trusted", "though without exact answers a mode that no draw has visited stays unseen"
+    )
+
+
+def round_up(n: float) -> int:
+    """To one digit: 1,234 -> 2,000."""
+    place = 10 ** math.floor(math.log10(n))
+    return math.ceil(n / place - 1e-9) * place
