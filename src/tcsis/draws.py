@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tcsis.basics.checks import check_integer, make_generator
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -87,6 +89,31 @@ class Draws:
         """E[log w], a lower bound of log Z in expectation; None without weights."""
         return None if self.log_weight is None else float(self.log_weight.double().mean())
 
+    def resample(
+        self, n: int | None = None, *, seed: int = 0, generator: torch.Generator | None = None
+    ) -> Draws:
+        """n draws without weights, (n, d), as many as there are by default, for whatever takes no
+        weights: in random order, draw i n·w_i times, rounded up or down by chance.
+
+        A draw of weight zero is never taken.  Where the ``ess`` is low the same few states come
+        many times: the n are worth no more independent draws than these, so ask for the ``ess`` and
+        a verdict before.
+        """
+        flat = self.flat
+        if flat.log_weight is None:
+            raise ValueError("draws carry no log_weight: expected weighted draws to choose from")
+        largest = float(flat.log_weight.max())
+        if not math.isfinite(largest):
+            raise ValueError(
+                f"the largest log_weight is {largest}: expected a finite one, for a draw of weight "
+                "zero cannot be taken"
+            )
+        n = len(flat) if n is None else check_integer("n", n)
+        generator = generator or make_generator(seed, "resampling", flat.log_weight.device)
+        index = systematic_resample(flat.log_weight, generator, n)
+        order = torch.randperm(n, device=index.device, generator=generator)
+        return replace(flat, x=flat.x[index[order].to(flat.x.device)], log_weight=None)
+
     def _repr_html_(self) -> str:
         """A small table, for notebooks."""
         log_z = "" if self.log_z is None else f"{self.log_z:.4f} ± {self.log_z_error:.1g}"
@@ -141,16 +168,22 @@ def effective_share(log_weight: Tensor) -> float:
     return float(1 / (weights.square().sum() * len(weights)))
 
 
-def systematic_resample(log_weight: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Indices of n survivors in proportion to exp(log_weight), (..., n) -> (..., n) sorted.
+def systematic_resample(
+    log_weight: Tensor, generator: torch.Generator | None = None, n: int | None = None
+) -> Tensor:
+    """Indices of n survivors in proportion to exp(log_weight), (..., m) -> (..., n) sorted; n is m
+    by default.
 
     One uniform number for each population shifts a comb of n teeth over its cumulative weights, so
     index i appears n·w_i times rounded up or down, and n·w_i times on average.
     """
-    *batch, n = log_weight.shape
+    *batch, size = log_weight.shape
+    n = size if n is None else n
     cumulative = log_weight.double().softmax(-1).cumsum(-1)
     shift = torch.rand(
         (*batch, 1), dtype=torch.float64, device=log_weight.device, generator=generator
     )
     teeth = (torch.arange(n, device=log_weight.device) + shift) / n * cumulative[..., -1:]
-    return torch.searchsorted(cumulative, teeth, right=True).clamp_max(n - 1)
+    # rounding may put the last tooth at the very end, behind the last index that has weight
+    last = (cumulative < cumulative[..., -1:]).sum(-1, keepdim=True)
+    return torch.searchsorted(cumulative, teeth, right=True).minimum(last)
