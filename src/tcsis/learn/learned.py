@@ -17,6 +17,8 @@ from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.config import Config
 from tcsis.learn.method import How, Method, ModelSampler
+from tcsis.mcmc.independence import independence_chains
+from tcsis.mcmc.runner import AnyKernel
 from tcsis.reverse.schedules import Schedule
 from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
@@ -58,6 +60,23 @@ class Learned:
         check_counts(n=n, batch_size=batch_size or 1)
         generator = generator or make_generator(seed, "reverse", self.target.device)
         return self.sampler.draw(n, generator, How(calls, schedule, step, batch_size))
+
+    def chain(
+        self, num_draws: int, *, num_chains: int = 10, kernel: AnyKernel | None = None,
+        burn_in: int = 100, thin: int = 1, seed: int = 0,
+    ) -> Draws:  # fmt: skip
+        """Draws without weights, (num_chains, num_draws, d), that follow the target however poor
+        the model: chains that go from one draw x of the model to a fresh one y with probability
+        min(1, w(y)/w(x)).
+
+        ``kernel`` is a name or value of ``tcsis.mcmc``, such as "gibbs"; every proposal comes
+        after one step of it then.  A poor model makes slow chains, which ``tcsis.mcmc.diagnose`` and
+        ``tcsis.judge`` tell; see ``tcsis.mcmc.independence_chains`` for the rest.
+        """
+        return independence_chains(
+            self, self.target, num_draws, num_chains=num_chains, kernel=kernel,
+            weigh=self.sampler.weigh, burn_in=burn_in, thin=thin, seed=seed,
+        )  # fmt: skip
 
     @property
     def denoiser(self) -> Denoiser:

@@ -66,6 +66,10 @@ class ModelSampler(Protocol):
     def draw(self, n: int, generator: torch.Generator, how: How) -> Draws:
         """n independent draws, each with its path weight."""
 
+    def weigh(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """log weights (b,) of states given, (b, d): of a path to each of them, drawn by the
+        noise."""
+
     def score_pairs(self, seed: int) -> ScorePairs:
         """What the model learned beside the truth, on a target that can be enumerated."""
 

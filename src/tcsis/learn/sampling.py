@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from tcsis import exact, reverse
 from tcsis.basics.checks import check_integer, make_generator
 from tcsis.basics.frozen import Named
 from tcsis.draws import Draws
+from tcsis.judging.weights import eubo
 from tcsis.learn.method import How, ScorePairs
 from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import Schedule, parallel, uniform_grid
@@ -61,6 +63,12 @@ class DiffusionSampler:
             self.target, self.denoiser, self.noise, how.schedule or self.schedule(how.calls),
             how.step or self.step, n, generator=generator, batch_size=how.batch_size or BATCH_SIZE,
         )  # fmt: skip
+
+    def weigh(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        return eubo(
+            self.target, self.denoiser, self.noise, self.schedule(), self.step, x,
+            generator=generator,
+        ).log_weight  # fmt: skip
 
     @property
     def step(self) -> Step:

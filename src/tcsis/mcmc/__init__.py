@@ -11,6 +11,7 @@ from tcsis.mcmc.balanced import (
 from tcsis.mcmc.chains import Chains
 from tcsis.mcmc.diagnostics import Diagnosis, diagnose
 from tcsis.mcmc.gibbs import RandomScanGibbs, SweepGibbs
+from tcsis.mcmc.independence import independence_chains
 from tcsis.mcmc.kernel import Kernel, State
 from tcsis.mcmc.langevin import DiscreteMALA, DiscreteULA
 from tcsis.mcmc.metropolis import Metropolis
@@ -45,6 +46,7 @@ __all__ = [
     "barker",
     "diagnose",
     "exact_difference",
+    "independence_chains",
     "population_annealing",
     "sample",
     "square_root",
