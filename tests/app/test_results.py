@@ -32,7 +32,10 @@ def result() -> Result:
             "free": tcsis.learning_free(TARGET, num_rungs=50).sample(2_000, seed=1),
             "gibbs": chains,
         },
-        history=[{"seconds": 1.0, "step": 10, "loss": math.nan}, {"seconds": 2.0, "ess": 0.5}],
+        history=[
+            {"seconds": 1.0, "step": 10, "loss": math.nan},
+            {"seconds": 2.0, "ess": 0.5, "leak": 0.25},
+        ],
         training_seconds={"free": 3.0},
     )
 
@@ -54,12 +57,19 @@ def test_what_it_holds(result: Result) -> None:
     assert free.training_seconds == 3
     assert [row.name for row in free.weighted_rows] == [row.name for row in free.rows]
     assert all(row.floor for row in free.rows)
+    assert perfect.verdict.by_weight is None and perfect.log_weights is None
+    assert free.verdict.as_drawn.level in ("trusted", "doubtful", "failed")
+    assert free.verdict.by_weight.why.endswith(".")
+    assert sum(free.log_weights.histogram.probabilities) == pytest.approx(1)
+    assert 0 <= free.log_weights.leak < 0.1
     assert gibbs.traces is not None and perfect.traces is None
     assert len(gibbs.traces.energies) == 4
     assert len(gibbs.traces.draws) == len(gibbs.traces.energies[0]) <= 500
     assert all(len(method.states) == 16 for method in result.methods)
     assert result.history[0].loss is None
-    assert result.history[1].ess == 0.5
+    assert (result.history[1].ess, result.history[1].leak, result.history[0].missed) == (
+        0.5, 0.25, None,
+    )  # fmt: skip
 
 
 @pytest.mark.statistical
@@ -118,6 +128,20 @@ def test_forbidden_states_have_no_energy() -> None:
     result = compare_results(target, {"chains": tcsis.Draws(x)})
     assert result.methods[0].traces.energies[0][0] is None
     assert Result.model_validate_json(result.model_dump_json())
+
+
+def test_forbidden_draws_have_a_share_of_their_own() -> None:
+    target = from_callable(lambda x: torch.where(x.sum(-1) > 0, 0.0, -torch.inf), 5, 2)
+    x = torch.randint(2, (4_000, 5), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    draws = tcsis.Draws(x, target.log_density(x).double() + 5 * math.log(2))
+    result = compare_results(target, {"uniform": draws, "nothing": draws[x.sum(-1) == 0]})
+    method, nothing = result.methods
+    assert method.verdict.level == "trusted by weight"
+    tails = method.log_weights
+    assert tails.forbidden == tails.leak == pytest.approx(1 / 32, abs=0.01)
+    assert sum(tails.histogram.probabilities) == pytest.approx(1 - tails.forbidden)
+    assert (nothing.verdict.level, nothing.log_weights) == ("failed", None)
+    assert Result.model_validate_json(result.model_dump_json()) == result
 
 
 def tempered(n: int) -> tcsis.Draws:

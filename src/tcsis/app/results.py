@@ -31,9 +31,31 @@ class Correlation(Frozen):
     errors: list[float]
 
 
-class Judgement(Frozen):
+class LogWeights(Frozen):
+    """Shares of draws by log w - log Ẑ; the share that leaks, and the share that is forbidden,
+    which leaks as well and is not in the histogram."""
+
+    histogram: Histogram
+    leak: float
+    forbidden: float
+
+
+class Answer(Frozen):
     level: str
     why: str
+
+
+class Judgement(Frozen):
+    """A verdict: its word, its sentence, and the answers for the draws as they come and for
+    averages with their weights; ``by_weight`` is null where no weights differ."""
+
+    level: str
+    why: str
+    as_drawn: Answer
+    by_weight: Answer | None = None
+
+    def __str__(self) -> str:
+        return f"{self.level}. {self.why}"
 
 
 class Observation(Frozen):
@@ -70,6 +92,7 @@ class MethodResult(Frozen):
     elbo: float | None
     pareto_k: float | None
     weighted: bool
+    log_weights: LogWeights | None
     verdict: Judgement
     rows: list[Observation]
     weighted_rows: list[Observation]
@@ -127,12 +150,17 @@ class ScorePairs(Frozen):
 
 
 class TrainingPoint(Frozen):
+    """``leak`` is of draws of the model, ``missed`` of states of the target: the shares that it
+    gives more than 150 times their probability, and less than 1/150."""
+
     seconds: float | None = None
     step: int | None = None
     loss: float | None = None
     error: float | None = None
     ess: float | None = None
     elbo: float | None = None
+    leak: float | None = None
+    missed: float | None = None
 
 
 class Result(Frozen):

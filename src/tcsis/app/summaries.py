@@ -1,7 +1,7 @@
 """From draws to results: every number and every curve that a report shows.
 
-summarise(name, evidence, levels)     one method, as a ``MethodResult``
-compare_results(target, draws, ...)   several on one target, as a ``Result``
+summarise(name, evidence, levels, bins)   one method, as a ``MethodResult``
+compare_results(target, draws, ...)       several on one target, as a ``Result``
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tcsis.app.log_weights import count_weights, weight_bins
 from tcsis.app.results import (
     MAX_PAIRS,
+    Answer,
     Correlation,
     ExactResult,
     Frame,
@@ -32,8 +34,9 @@ from tcsis.draws import Draws
 from tcsis.judging import metrics
 from tcsis.judging.evaluation import Evaluation
 from tcsis.judging.evidence import Evidence, gather
+from tcsis.judging.findings import Finding
 from tcsis.judging.reference import Reference, States
-from tcsis.judging.verdict import weigh
+from tcsis.judging.verdict import Verdict, weigh
 from tcsis.targets.base import Target
 from tcsis.targets.spec import describe
 
@@ -71,11 +74,12 @@ def compare_results(
     found = {name: gather(part, reference) for name, part in draws.items()}
     shown = (reference.states, *(evidence.states for evidence in found.values()))
     levels = energy_levels([states.energies for states in shown if states is not None])
+    bins = weight_bins(found.values())
     return Result(
         target=describe_target(target),
         exact=summarise_exact(reference, levels),
         methods=[
-            summarise(name, evidence, levels, (training_seconds or {}).get(name, 0.0))
+            summarise(name, evidence, levels, bins, (training_seconds or {}).get(name, 0.0))
             for name, evidence in found.items()
         ],
         film=None if film is None else [frame(times, tokens) for times, tokens in film],
@@ -88,13 +92,16 @@ def compare_results(
 
 
 def summarise(
-    name: str, evidence: Evidence, levels: Tensor, training_seconds: float = 0.0
+    name: str,
+    evidence: Evidence,
+    levels: Tensor,
+    bins: Tensor | None,
+    training_seconds: float = 0.0,
 ) -> MethodResult:
-    """One method.  ``levels`` are the energies to count by."""
+    """One method.  ``levels`` are the energies to count by, ``bins`` those of log weights."""
     draws, states, trust = evidence.draws, evidence.states, evidence.trust
     target, weighted = states.target, evidence.weighted
     p = draws.weights if weighted else None
-    verdict = weigh(evidence)
     return MethodResult(
         name=name,
         n=len(states),
@@ -110,7 +117,8 @@ def summarise(
         elbo=finite(draws.elbo),
         pareto_k=None if trust is None else finite(trust.pareto_k),
         weighted=weighted,
-        verdict=Judgement(level=verdict.level, why=verdict.why),
+        log_weights=count_weights(evidence, bins),
+        verdict=judgement(weigh(evidence)),
         rows=observations(evidence.unweighted),
         weighted_rows=observations(evidence.evaluation) if weighted else [],
         correlation=correlate(draws, target, p),
@@ -150,6 +158,20 @@ def summarise_exact(reference: Reference, levels: Tensor) -> ExactResult | None:
             "states": states.x[:NUM_STATES].tolist(),
         }
     )
+
+
+def judgement(verdict: Verdict) -> Judgement:
+    by_weight = verdict.by_weight
+    return Judgement(
+        level=verdict.level,
+        why=verdict.why,
+        as_drawn=answer(verdict.as_drawn),
+        by_weight=None if by_weight is None else answer(by_weight),
+    )
+
+
+def answer(finding: Finding) -> Answer:
+    return Answer(level=finding.level, why=finding.why)
 
 
 # -- the parts -----------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ def check_forbidden(log_weight: Tensor) -> Finding | None:
 
 def check_leak(log_weight: Tensor) -> Finding | None:
     """Those of the draws that leak and are not forbidden."""
-    share = weights.leak(log_weight) - float((log_weight == -math.inf).double().mean())
-    if share < ROUNDING:
+    share = weights.leak(log_weight) - weights.forbidden(log_weight)
+    if share <= 0:
         return None
     why = f"{percent(share)} of the draws leak to where the target has next to nothing"
     return Finding("failed" if share > LEAKY else "trusted", why)

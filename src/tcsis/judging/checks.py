@@ -146,8 +146,9 @@ def check_weights(evidence: Evidence) -> Finding | None:
     if trust is None:
         return None
     if not trust.trusted:
-        share = weights.leak(weights.weights_of(evidence.draws))
-        leaks = f"; by these weights {percent(share)} of the draws leak" if share else ""
+        log_weight = weights.weights_of(evidence.draws)
+        share = weights.leak(log_weight) - weights.forbidden(log_weight)
+        leaks = f"; by these weights {percent(share)} of the draws leak" if share > 0 else ""
         return Finding("doubtful", trust.why + leaks)
     fitted = -math.inf < trust.pareto_k <= weights.MAX_PARETO_K  # not of nearly equal weights
     tail = f", Pareto k {trust.pareto_k:.2f}" if fitted else ""

@@ -86,10 +86,9 @@ def magnetisation_histogram(x: Tensor, weights: Tensor | None = None) -> Tensor:
 
 def histogram(index: Tensor, size: int, weights: Tensor | None = None) -> Tensor:
     """Share of the draws in each of ``size`` bins, (n,) -> (size,)."""
-    share = (
-        torch.full(index.shape, 1 / len(index), dtype=torch.float64) if weights is None else weights
-    )
-    return torch.bincount(index.cpu(), share.double().cpu(), minlength=size)
+    if weights is None:  # of no draws each share is zero
+        weights = torch.full(index.shape, 1 / max(1, len(index)), dtype=torch.float64)
+    return torch.bincount(index.cpu(), weights.double().cpu(), minlength=size)
 
 
 def mode_shares(x: Tensor, num_values: int, weights: Tensor | None = None) -> Tensor:

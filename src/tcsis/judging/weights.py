@@ -113,6 +113,11 @@ def leak(log_weight: Tensor) -> float:
     return float((log_weight < log_z - FAR).double().mean())
 
 
+def forbidden(log_weight: Tensor) -> float:
+    """The share of draws of probability zero, log w = -inf, from their log weights (n,)."""
+    return float((log_weight == -math.inf).double().mean())
+
+
 def missed(log_weight: Tensor, log_z: float) -> float:
     """The share of reference states that the sampler would hardly draw, from their log weights (n,)
     under it and log Ẑ:

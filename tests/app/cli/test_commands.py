@@ -17,7 +17,7 @@ import torch
 import tcsis
 from tcsis.app import experiment, settings, sources
 from tcsis.app.cli import inspection
-from tcsis.app.storage import read_draws
+from tcsis.app.storage import read_draws, write_draws
 from tcsis.learn import checkpoint
 
 ISING = ["ising", "--side", "4", "--beta", "0.4407"]
@@ -213,6 +213,26 @@ def test_an_untrained_checkpoint_fails_the_gate(
     outcome = tcsis_cli("sample", untrained, "--n", "2000", "--max-error", "0.01", "--json")
     assert outcome.code == 5
     assert json.loads(outcome.out)["missed"]
+
+
+def test_a_verdict_can_be_required(tmp_path: Path, tcsis_cli: Callable) -> None:
+    """Draws at another temperature, whose weights repair them: with their weights only."""
+    new = tmp_path / "new"
+    line = ["exact", *ISING, "--n", "4000", "--out", new]
+    assert tcsis_cli(*line).code == 0
+    assert tcsis_cli("evaluate", new, "--require", "trusted").code == 0
+    target, other = (tcsis.targets.Ising(4, beta) for beta in (0.4407, 0.5))
+    x = tcsis.exact.draw(other, 4_000, seed=1).x
+    ratio = target.log_density(x).double() - other.log_density(x).double()
+    draws = tcsis.Draws(x, ratio + tcsis.exact.solve(other).log_z)
+    write_draws(new / "draws.nc", draws, target)
+    outcome = tcsis_cli("evaluate", new, "--require", "trusted")
+    assert outcome.code == 5
+    assert "the verdict is trusted by weight, not --require trusted" in outcome.err
+    passed = tcsis_cli("evaluate", new, "--require", "trusted-by-weight", "--json")
+    assert passed.code == 0
+    verdict = json.loads(passed.out)["methods"][0]["verdict"]
+    assert (verdict["as_drawn"]["level"], verdict["by_weight"]["level"]) == ("failed", "trusted")
 
 
 def test_same_seed_same_draws(untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:

@@ -41,7 +41,15 @@ def result() -> Result:
         film=make_film(target),
         scores=(scores + 0.1 * scores.cos(), scores),
         history=[
-            {"seconds": i, "step": 10 * i, "loss": math.exp(-i), "error": 1 / i, "ess": 1 - 1 / i}
+            {
+                "seconds": i,
+                "step": 10 * i,
+                "loss": math.exp(-i),
+                "error": 1 / i,
+                "ess": 1 - 1 / i,
+                "leak": 0.1 / i,
+                "missed": 0.2 / i,
+            }
             for i in range(1, 20)
         ],
         config='[target]\nname = "ising"',

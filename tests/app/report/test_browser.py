@@ -78,7 +78,16 @@ def test_all_is_drawn_and_nothing_leaves(browser, report: Path, result: Result) 
     assert all(url.startswith(("file:", "data:", "blob:")) for url in visit.requests)
     plots = page.locator(".plot")
     names = {plots.nth(i).get_attribute("id") for i in range(plots.count())}
-    drawn = ("correlation", "magnetisation", "energy", "training", "scores", "calls", "seconds")
+    drawn = (
+        "correlation",
+        "magnetisation",
+        "energy",
+        "weights",
+        "training",
+        "scores",
+        "calls",
+        "seconds",
+    )
     assert names == {f"plot-{name}" for name in (*drawn, "traces-2")}
     for name in names:
         assert page.locator(f"#{name}").locator(MARKS).count() >= 3, name

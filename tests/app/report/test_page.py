@@ -1,6 +1,7 @@
 """The page leaves out what it has no data for, and holds only safe text."""
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 
 import tcsis
 from tcsis.app.report import figures, write_report
+from tcsis.app.report.log_weights import log_weights
 from tcsis.app.report.page import data, render
 from tcsis.app.report.states import film, images
 from tcsis.app.results import Frame, Result
@@ -27,8 +29,9 @@ def ring(x: torch.Tensor) -> torch.Tensor:
 
 def test_everything_is_there(result: Result) -> None:
     assert headings(render(result)) == [
-        "methods", "correlation", "magnetisation", "energy", "samples", "film", "training",
-        "scores", "calls", "seconds", "traces-2", "tables", "commands", "config", "environment",
+        "methods", "correlation", "magnetisation", "energy", "weights", "samples", "film",
+        "training", "scores", "calls", "seconds", "traces-2", "tables", "commands", "config",
+        "environment",
     ]  # fmt: skip
 
 
@@ -61,7 +64,7 @@ def test_the_page_holds_all_it_needs(result: Result, tmp_path: Path) -> None:
 
 def test_plotly_takes_every_figure(result: Result) -> None:
     drawn = [
-        figures.correlation, figures.magnetisation, figures.energy, figures.training,
+        figures.correlation, figures.magnetisation, figures.energy, log_weights, figures.training,
         figures.scores, figures.cost_in_calls, figures.cost_in_seconds,
     ]  # fmt: skip
     made = [draw(result) for draw in drawn] + [figures.traces(result.methods[2])]
@@ -69,6 +72,35 @@ def test_plotly_takes_every_figure(result: Result) -> None:
         plotly.graph_objects.Figure(data=figure.data, layout=figure.layout)
         assert "<" not in data(figure)
         assert json.loads(data(figure))["data"] == figure.data
+
+
+def test_both_answers_are_shown() -> None:
+    """A sampler that draws forbidden states, with right weights: a badge for each answer, and a bar
+    aside for what is forbidden."""
+    target = from_callable(lambda x: torch.where(x.sum(-1) > 0, 0.0, -torch.inf), 5, 2)
+    x = torch.randint(2, (4_000, 5), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    draws = tcsis.Draws(x, target.log_density(x).double() + 5 * math.log(2))
+    result = compare_results(target, {"uniform": draws})
+    page = render(result)
+    assert '<div class="verdict trusted-by-weight" id="verdict">' in page
+    assert '<li>as they come <span class="badge failed">failed</span></li>' in page
+    assert '<li>with their weights <span class="badge trusted">trusted</span></li>' in page
+    figure = log_weights(result)
+    share = float((x.sum(-1) == 0).double().mean())
+    assert figure.data[0]["y"][0] == pytest.approx(share)
+    assert figure.layout["xaxis"]["ticktext"][0] == "forbidden"
+    assert figure.keys[0].label.endswith("% forbidden included")
+
+
+def test_tails_are_shaded_where_the_axis_reaches_them() -> None:
+    target = Ising(4, 0.4407)
+    x = tcsis.exact.draw(target, 2_000).x
+    log_weight = torch.zeros(2_000).double()
+    log_weight[:20] = -9
+    figure = log_weights(compare_results(target, {"leaky": tcsis.Draws(x, log_weight)}))
+    assert [note["text"] for note in figure.layout["annotations"]] == ["← leak"]
+    assert figure.layout["shapes"][0]["x1"] == -5
+    assert figure.keys[0].label == "leaky: 1% leak"
 
 
 def test_states_become_cells(result: Result) -> None:

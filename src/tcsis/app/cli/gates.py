@@ -6,6 +6,7 @@ from tcsis import exact
 from tcsis.app.cli.options import GateOptions
 from tcsis.app.report.figures import first_error
 from tcsis.app.results import MethodResult
+from tcsis.judging.findings import LEVELS
 from tcsis.targets.base import Target
 
 
@@ -15,6 +16,8 @@ def check_options(gates: GateOptions) -> None:
         raise ValueError(f"max-error is {gates.max_error}: expected a number above 0")
     if gates.min_ess is not None and not 0 < gates.min_ess <= 1:
         raise ValueError(f"min-ess is {gates.min_ess}: expected a share above 0, at most 1")
+    if gates.require is not None and level_of(gates.require) not in LEVELS[:2]:
+        raise ValueError(f"require is {gates.require!r}: expected 'trusted' or 'trusted-by-weight'")
 
 
 def check_target(gates: GateOptions, target: Target) -> None:
@@ -38,4 +41,13 @@ def failures(method: MethodResult, gates: GateOptions, *, weighted: bool = False
         share = method.ess if method.ess is not None else method.num_effective / method.n
         if not share >= gates.min_ess:
             found.append(f"{method.name}: ESS is {share:.4g}, below --min-ess {gates.min_ess:g}")
+    if gates.require is not None:
+        level = method.verdict.level
+        if LEVELS.index(level) > LEVELS.index(level_of(gates.require)):
+            found.append(f"{method.name}: the verdict is {level}, not --require {gates.require}")
     return found
+
+
+def level_of(name: str) -> str:
+    """The level of a verdict as it is written on the command line."""
+    return name.replace("-", " ")

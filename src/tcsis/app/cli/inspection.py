@@ -131,7 +131,7 @@ def evaluate(run: str, weighted: bool, gates: GateOptions, printing: PrintOption
     method = result.methods[0]
     missed = failures(method, gates, weighted=weighted and method.weighted)
     code = GATE if missed else FINE
-    printer.show(evaluation.table(), f"{method.verdict.level}. {method.verdict.why}")
+    printer.show(evaluation.table(), str(method.verdict))
     printer.data({"folder": run, **as_data(result), "missed": missed, "exit_code": code})
     for sentence in missed:
         print(f"error: {sentence}", file=sys.stderr)

@@ -74,6 +74,9 @@ class GateOptions:
         float | None, Option(help="largest mean error of the correlations, or of the energy")
     ] = None
     min_ess: Annotated[float | None, Option(help="smallest effective share of the draws")] = None
+    require: Annotated[
+        str | None, Option(help="worst verdict to accept: trusted or trusted-by-weight")
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,12 @@ from tcsis.app.tables import as_table
 WIDTH = 150
 """Of tables that go to a file or a pipe."""
 
+PICTURES: dict[str, Any] = {
+    "correlation": True, "magnetisation": True, "energy": True, "states": True, "traces": True,
+    "log_weights": {"histogram"},
+}  # fmt: skip
+"""What of a method is for pictures only."""
+
 
 class Printer:
     """Words and tables go to stdout, unless that is kept for JSON or nothing; notes to stderr."""
@@ -51,7 +57,7 @@ class Printer:
 
 def print_result(printer: Printer, result: Result, folder: Path | None) -> None:
     """The table, every verdict, and where the report is."""
-    verdicts = [f"{m.name}: {m.verdict.level}. {m.verdict.why}" for m in result.methods]
+    verdicts = [f"{m.name}: {m.verdict}" for m in result.methods]
     printer.show(as_table(result), *verdicts)
     if folder is not None:
         printer.show(f"report: {folder / runs.REPORT}")
@@ -65,9 +71,7 @@ def as_data(result: Result) -> dict[str, Any]:
         if result.exact is None
         else result.exact.model_dump(include={"method", "log_z", "mean_energy", "correlation"}),
         "methods": [
-            method.model_dump(
-                exclude={"correlation", "magnetisation", "energy", "states", "traces"}
-            )
+            method.model_dump(exclude=PICTURES)
             | {"error": error_of(method.rows), "weighted_error": error_of(method.weighted_rows)}
             for method in result.methods
         ],

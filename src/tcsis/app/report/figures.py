@@ -215,12 +215,14 @@ CURVES: tuple[tuple[str, str, bool], ...] = (
     ("loss", "loss", False),
     ("error", "error", True),
     ("ess", "ESS", False),
+    ("leak", "leak", False),
+    ("missed", "missed", False),
 )
 """Field, title, and whether the axis is logarithmic."""
 
 
 def training(result: Result) -> Figure | None:
-    """Loss, error and ESS against seconds, or against steps where no time was kept."""
+    """Loss, error, ESS and both tails against seconds, or against steps where no time was kept."""
     history = result.history
     by_seconds = all(point.seconds is not None for point in history)
     shown = [curve for curve in CURVES if any(getattr(p, curve[0]) is not None for p in history)]

@@ -13,8 +13,10 @@ from markupsafe import Markup
 
 from tcsis.app.report import figures, states
 from tcsis.app.report.figures import Figure
+from tcsis.app.report.log_weights import log_weights
 from tcsis.app.results import MethodResult, Observation, Result
 from tcsis.basics.files import write_whole
+from tcsis.judging.findings import percent
 
 FOLDER = Path(__file__).parent
 
@@ -31,9 +33,20 @@ ENERGY = (
     "Energy",
     "A shift to the right means draws that are too hot, to the left too cold.",
 )
+WEIGHTS = (
+    "Log weights",
+    "At 0 a state is drawn as often as the target has it. Left of −5 the draws leak: the target "
+    "has them less than 1/150 as often, and averages without weights count them in full; forbidden "
+    "states stand aside. On the right are states that the sampler gives too little: the largest of "
+    "these weights decide the ESS.",
+)
 CALLS = ("Error against calls", "Lower left is better; a mark near its bar is as good as can be.")
 SECONDS = ("Error against time", "The same against seconds, with training paid in full.")
-TRAINING = ("Training", "Error should fall and ESS rise until both are flat.")
+TRAINING = (
+    "Training",
+    "Error should fall and ESS rise until both are flat; the share of draws that leak, and that of "
+    "the target that the model misses, should fall to 0.",
+)
 SCORES = (
     "Learned against exact score",
     "Each point is one move from one noised state; a perfect network stays on the line.",
@@ -70,6 +83,7 @@ def render(result: Result) -> str:
         section(result, "correlation", CORRELATION, figures.correlation),
         section(result, "magnetisation", MAGNETISATION, figures.magnetisation),
         section(result, "energy", ENERGY, figures.energy),
+        section(result, "weights", WEIGHTS, log_weights),
     ]
     made = [
         section(result, "training", TRAINING, figures.training),
@@ -111,6 +125,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "number": number, "count": count, "data": data, "vector": vector, "ratio": ratio,
+        "percent": percent, "css": css,
     }  # fmt: skip
     return made
 
@@ -159,6 +174,11 @@ def count(value: float) -> str:
 
 def vector(values: list[float] | None) -> str:
     return "–" if values is None else "  ".join(f"{value:.4f}" for value in values)
+
+
+def css(level: str) -> str:
+    """A level of a verdict as a class of the style sheet."""
+    return level.replace(" ", "-")
 
 
 def ratio(row: Observation | None) -> str:
