@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor
 from tcsis.app.log_weights import count_weights, weight_bins
 from tcsis.app.results import (
     MAX_PAIRS,
-    Answer,
     Correlation,
     ExactResult,
     Frame,
@@ -34,9 +34,8 @@ from tcsis.draws import Draws
 from tcsis.judging import metrics
 from tcsis.judging.evaluation import Evaluation
 from tcsis.judging.evidence import Evidence, gather
-from tcsis.judging.findings import Finding
 from tcsis.judging.reference import Reference, States
-from tcsis.judging.verdict import Verdict, weigh
+from tcsis.judging.verdict import weigh
 from tcsis.targets.base import Target
 from tcsis.targets.spec import describe
 
@@ -118,7 +117,7 @@ def summarise(
         pareto_k=None if trust is None else finite(trust.pareto_k),
         weighted=weighted,
         log_weights=count_weights(evidence, bins),
-        verdict=judgement(weigh(evidence)),
+        verdict=Judgement(**asdict(weigh(evidence))),
         rows=observations(evidence.unweighted),
         weighted_rows=observations(evidence.evaluation) if weighted else [],
         correlation=correlate(draws, target, p),
@@ -158,20 +157,6 @@ def summarise_exact(reference: Reference, levels: Tensor) -> ExactResult | None:
             "states": states.x[:NUM_STATES].tolist(),
         }
     )
-
-
-def judgement(verdict: Verdict) -> Judgement:
-    by_weight = verdict.by_weight
-    return Judgement(
-        level=verdict.level,
-        why=verdict.why,
-        as_drawn=answer(verdict.as_drawn),
-        by_weight=None if by_weight is None else answer(by_weight),
-    )
-
-
-def answer(finding: Finding) -> Answer:
-    return Answer(level=finding.level, why=finding.why)
 
 
 # -- the parts -----------------------------------------------------------------------------------
