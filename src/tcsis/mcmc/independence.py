@@ -39,6 +39,7 @@ NUM_STARTS = 10
 """Batches, each twice as large as the one before, in which chains look for a start."""
 
 
+@torch.no_grad()
 def independence_chains(
     sampler: Sampler,
     target: Target,
@@ -58,8 +59,9 @@ def independence_chains(
     independent and E[w·f(x)] = Z·E_p[f] holds for each of them; a poor sampler makes them slow.
     They start at draws of weight above zero, drop ``burn_in`` steps, and keep every ``thin``-th
     state after them.  With a ``kernel`` every proposal comes after one step of it and a
-    ``weigh``, which counts as many network calls a state as a draw.  ``acceptance`` is the share of
-    proposals accepted after burn-in.
+    ``weigh``, which counts as many network calls a state as a draw; that goes step by step, so many
+    chains cost little more than few.  ``acceptance`` is the share of proposals accepted after
+    burn-in.
     """
     check_counts(num_draws=num_draws, num_chains=num_chains, thin=thin)
     check_integer("burn_in", burn_in, least=0)
