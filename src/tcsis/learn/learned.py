@@ -69,8 +69,8 @@ class Learned:
         the model: chains that go from one draw x of the model to a fresh one y with probability
         min(1, w(y)/w(x)).
 
-        ``kernel`` is a name or value of ``tcsis.mcmc``, such as "gibbs"; every proposal comes
-        after one step of it then.  A poor model makes slow chains, which ``tcsis.mcmc.diagnose`` and
+        ``kernel`` is a name or value of ``tcsis.mcmc``, such as "gibbs"; every proposal comes after
+        one step of it then.  A poor model makes slow chains, which ``tcsis.mcmc.diagnose`` and
         ``tcsis.judge`` tell; see ``tcsis.mcmc.independence_chains`` for the rest.
         """
         return independence_chains(
