@@ -36,8 +36,12 @@ def combine(findings: Iterable[Finding | None]) -> Finding:
     return Finding("trusted", f"{number}: {', '.join(reasons)}" if reasons else number)
 
 
+def capitalised(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
 def sentence(words: str) -> str:
-    return words[0].upper() + words[1:] + "."
+    return capitalised(words) + "."
 
 
 def grade(value: float, doubtful: float, failed: float) -> str:

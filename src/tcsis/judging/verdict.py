@@ -27,7 +27,7 @@ from tcsis.judging.checks import (
 )
 from tcsis.judging.evaluation import Evaluation
 from tcsis.judging.evidence import Evidence, gather
-from tcsis.judging.findings import Finding, combine, sentence
+from tcsis.judging.findings import Finding, capitalised, combine, sentence
 from tcsis.judging.reference import Reference
 from tcsis.targets.base import Target
 
@@ -99,21 +99,21 @@ def check_states(evidence: Evidence, bracket: weights.Bracket | None) -> list[Fi
 def conclude(
     as_drawn: Finding, by_weight: Finding, shifted: Finding | None, weighted: bool
 ) -> tuple[str, str]:
-    """Both answers in one word and its reason.  The weights decide where they are ``weighted`` by;
-    where they are not sound, the worse of the two answers."""
-    if not as_drawn.worse_than(by_weight):
-        if by_weight.level != "trusted" or shifted is None:
-            return by_weight.level, by_weight.why
-        return "trusted", f"{by_weight.why}; as they come, {shifted.why}"
+    """Both answers in one word and its reason.  The weights decide where averages are ``weighted``
+    by them; where they are not sound, the worse of the two answers."""
+    worse = as_drawn.worse_than(by_weight)
+    if by_weight.level == "trusted" and worse:
+        only = f"only with their weights: as they come, {as_drawn.why}; {REMEDY}"
+        return "trusted by weight", f"{only}. {capitalised(by_weight.why)}"
     if by_weight.level == "trusted":
-        held = sentence(by_weight.why)[:-1]
-        return (
-            "trusted by weight",
-            f"only with their weights: as they come, {as_drawn.why}; {REMEDY}. {held}",
-        )
-    if weighted:
+        plain = "" if shifted is None else f"; as they come, {shifted.why}"
+        return "trusted", by_weight.why + plain
+    if worse and not weighted:
+        return as_drawn.level, f"as they come, {as_drawn.why}. {capitalised(by_weight.why)}"
+    doubted = as_drawn.level != "trusted" and as_drawn.why != by_weight.why
+    if worse or (doubted and not weighted):
         return by_weight.level, f"{by_weight.why}. As they come, {as_drawn.why}"
-    return as_drawn.level, f"as they come, {as_drawn.why}. {sentence(by_weight.why)[:-1]}"
+    return by_weight.level, by_weight.why
 
 
 def spoken(finding: Finding) -> Finding:
