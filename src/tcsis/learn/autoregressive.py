@@ -14,167 +14,83 @@ q(x_k | x_<k), so that a draw is the reverse process on a sequential schedule.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import huber_loss
 
 from tcsis import exact
 from tcsis.basics.frozen import Named, Positive
 from tcsis.draws import Draws, concatenate
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.method import How, Loss, Method, ScorePairs
-from tcsis.learn.models.labels import ByAppearance, ByName, Labels, num_seen
-from tcsis.learn.nn.causal import Causal
+from tcsis.learn.models.causal_law import CausalLaw
+from tcsis.learn.models.labels import ByAppearance, ByName
+from tcsis.learn.models.trees import parents
 from tcsis.learn.objectives import cross_entropy
-from tcsis.noise import UniformNoise, draw_categorical, log_sum
-from tcsis.reverse.loop import class_law, end_density
-from tcsis.reverse.schedules import (
-    Schedule,
-    block_times,
-    farthest_point,
-    last_class,
-    remaining,
-    singles,
-)
-from tcsis.reverse.steps import Denoiser, Step, at, tweedie
-from tcsis.targets.base import Target, counting
+from tcsis.learn.start import fit_linear, num_fitted, set_tree
+from tcsis.mcmc.kernel import decide
+from tcsis.noise import UniformNoise, log_sum
+from tcsis.reverse.schedules import Schedule, farthest_point, last_class, remaining
+from tcsis.reverse.steps import Denoiser, Step, tweedie
+from tcsis.targets.base import Target
+from tcsis.targets.pairwise import Pairwise
 
 BATCH_SIZE = 16_384
 NUM_PREFIXES = 256
 """Of exact draws, at which conditionals are compared with exact ones."""
-
-
-class CausalLaw(nn.Module):
-    """``order`` (n,) names the sites in the order they are drawn, ``last`` (k,) those left over."""
-
-    def __init__(
-        self, num_values: int, order: Tensor, last: Tensor | None, labels: Labels, width: int
-    ):
-        super().__init__()
-        self.num_values, self.order, self.last, self.labels = num_values, order, last, labels
-        in_width = 1 if num_values == 2 else num_values
-        self.network = Causal(len(order), in_width, num_values - 1, width)
-
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule that the model draws by."""
-        num_sites = len(self.order) + (0 if self.last is None else len(self.last))
-        return Schedule(block_times(singles(self.order), num_sites), self.last)
-
-    # -- the law ---------------------------------------------------------------------------------
-
-    def conditionals(self, labels: Tensor) -> Tensor:
-        """log q(label of x_k = u | x_<k), (b, n) -> (b, n, v)."""
-        logits = against_first(self.network(self.embed(labels)))
-        return self.labels.tie(logits, num_seen(labels)).log_softmax(-1)
-
-    def log_prob(self, x: Tensor) -> Tensor:
-        """log q(x_k | x_<k) of every site of the order, (b, d) -> (b, n)."""
-        labels = self.read(x)
-        return self.conditionals(labels).gather(-1, labels[..., None]).squeeze(-1)
-
-    def read(self, x: Tensor) -> Tensor:
-        """Labels of the sites of the order, (b, d) -> (b, n)."""
-        y = x[:, self.order]
-        return self.labels.names(y).gather(1, y)
-
-    def embed(self, labels: Tensor) -> Tensor:
-        """Labels as network input, (b, n) -> (b, n, c): spins ±1 or centred one-hot vectors."""
-        dtype = self.network.w1.dtype
-        if self.num_values == 2:
-            return (2 * labels - 1).to(dtype)[..., None]
-        return nn.functional.one_hot(labels, self.num_values).to(dtype) - 1 / self.num_values
-
-    # -- draws -----------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def sample(self, target: Target, n: int, generator: torch.Generator) -> Draws:
-        """n draws with their weights; every site of the order costs one network call a draw."""
-        begin = time.perf_counter()
-        with counting(target) as cost:
-            labels, log_q = self.draw(n, generator)
-            x = torch.zeros(n, target.num_sites, dtype=torch.long, device=labels.device)
-            x[:, self.order] = self.labels.values(n, generator).gather(1, labels)
-            if self.last is not None:
-                t = self.schedule.times[-1].to(x.device)
-                log_p = class_law(target, UniformNoise(self.num_values), x, t, self.last)
-                x[:, self.last] = draw_categorical(log_p, generator=generator)
-                log_q = log_q + at(log_p, x[:, self.last])
-            log_weight = end_density(target, x) - log_q
-        return Draws(
-            x.to(torch.uint8), log_weight, time.perf_counter() - begin, cost.densities,
-            n * len(self.order),
-        )  # fmt: skip
-
-    def draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Labels of the sites of the order, (n, sites), and log q of what they stand for, (n,)."""
-        device, num_sites = self.network.w1.device, len(self.order)
-        labels = torch.zeros(n, num_sites, dtype=torch.long, device=device)
-        z = self.embed(labels)
-        log_q = torch.zeros(n, dtype=torch.float64, device=device)
-        seen = torch.zeros(n, dtype=torch.long, device=device)
-        for k in range(num_sites):
-            logits = against_first(self.network.site(k, z[:, :k]))
-            log_p = self.labels.tie(logits, seen).double().log_softmax(-1)
-            drawn = draw_categorical(log_p, generator=generator)
-            log_q += log_p.gather(1, drawn[:, None]).squeeze(1)
-            labels[:, k] = self.labels.settle(drawn, seen)
-            z[:, k] = self.embed(labels[:, k])
-            seen = torch.maximum(seen, labels[:, k] + 1)
-        return labels, log_q
-
-    # -- the same as a denoiser ------------------------------------------------------------------
-
-    def denoiser(self, x_t: Tensor, t: Tensor) -> Tensor:
-        """log P(x_0^i = v | x_t), (b, d) -> (b, d, v), at the times of ``schedule`` alone.
-
-        Known sites are what they are; of the others only the next one is told apart from noise,
-        for no other moves.
-        """
-        known = t.expand(x_t.shape) == 0
-        k = min(int(known[0].sum()), len(self.order))
-        if not torch.equal(t.expand(x_t.shape).double(), self.schedule.times[k].expand_as(known)):
-            raise ValueError(
-                "t is not a time of this model, which draws its sites one by one: expected 0 at "
-                "the first sites of model.order and 1 at all others; for other schedules train "
-                'with method="self-normalized"'
-            )
-        here = x_t[..., None] == torch.arange(self.num_values, device=x_t.device)
-        log_d = torch.where(known[..., None], torch.where(here, 0.0, -torch.inf), 0.0)
-        if k < len(self.order):
-            log_d[:, self.order[k]] = self.next_site(x_t[:, self.order[:k]])
-        return log_d.log_softmax(-1)
-
-    def next_site(self, y: Tensor) -> Tensor:
-        """log q(x_k = v | x_<k = y), (b, k) -> (b, v)."""
-        k, names = y.shape[1], self.labels.names(y)
-        labels = names.gather(1, y)
-        seen = labels.amax(1) + 1 if k else torch.zeros(len(y), dtype=torch.long, device=y.device)
-        logits = against_first(self.network.site(k, self.embed(labels)))
-        return self.labels.tie(logits, seen).log_softmax(-1).gather(1, names)
-
-
-def against_first(logits: Tensor) -> Tensor:
-    """Logits (..., v) from those of all labels but the first, which is zero, (..., v - 1)."""
-    return nn.functional.pad(logits, (1, 0))
+MOST_GAP = 8.0
+"""Log weights are cut at this distance from their centre: e^8 is as good as never or always."""
+NUM_CENTRED = 4
+"""Rounds in which the centre of cut gaps is found."""
 
 
 # -- what is minimised ----------------------------------------------------------------------------
 
 
-def by_spread(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
-    """The spread of the log weights, (b, d) -> ()."""
-    return spread(log_target(model, target, x) - model.log_prob(x).double().sum(1))
+def by_both_sides(
+    model: CausalLaw, target: Target, x: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """The spread of the log weights over states x (b, d) of the buffer and as many draws of the
+    model's own, and the cross-entropy with the identity's conditionals, at the weight min(1, spread)
+    so that its noise goes as the spread does.  Also gives the states to put back: every draw takes
+    the place of a state with the odds of their weights.
+
+    Own draws show mass that the target does not have; the cross-entropy, -E_p[log q] but for a
+    constant, has its least value where q = p and nowhere else.
+    """
+    labels, own = model.read(x), model.draw(len(x), generator)[0]
+    y = torch.zeros_like(x)
+    y[:, model.order] = model.labels.values(len(x), generator).gather(1, own)
+    both = torch.cat([labels, own])
+    conditionals = model.conditionals(both)
+    log_q = conditionals.gather(-1, both[..., None]).double().sum((1, 2))
+    gap = log_target(model, target, torch.cat([x, y])) - log_q
+    own_spread = robust_spread(gap, log_q)
+    log_hat = site_conditionals(model, target, x).to(conditionals.dtype)
+    entropy = cross_entropy(conditionals[: len(x)], log_hat).mean()
+    loss = own_spread + own_spread.detach().clamp_max(1.0) * entropy
+    return loss, exchanged(model, target, x, y, gap.detach(), generator)
 
 
-def by_conditionals(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
+def by_spread(
+    model: CausalLaw, target: Target, x: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """The spread over states of the buffer alone, (b, d) -> (): blind to what all of them share,
+    and to where the model puts mass and the buffer has none."""
+    return spread(log_target(model, target, x) - model.log_prob(x).double().sum(1)), x
+
+
+def by_conditionals(
+    model: CausalLaw, target: Target, x: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Cross-entropy of every conditional with p(x_k | all other sites), for x from p."""
     log_hat = site_conditionals(model, target, x)
-    return cross_entropy(model.conditionals(model.read(x)), log_hat).mean()
+    return cross_entropy(model.conditionals(model.read(x)), log_hat).mean(), x
 
 
 def spread(log_ratio: Tensor) -> Tensor:
@@ -182,6 +98,31 @@ def spread(log_ratio: Tensor) -> Tensor:
     divergence, but with a gradient that vanishes for every state, not only in the mean.  Z cancels.
     """
     return log_ratio.var() / 2
+
+
+def robust_spread(gap: Tensor, log_q: Tensor) -> Tensor:
+    """The same of gaps log p̄ - log q (b,) that are cut at ±``MOST_GAP`` about their centre: a state
+    beyond it, or forbidden, pulls at log q (b,) with that much and no more."""
+    with torch.no_grad():
+        centre = gap[gap.isfinite()].median() if bool(gap.isfinite().any()) else gap.new_zeros(())
+        for _ in range(NUM_CENTRED):
+            centre = centre + (gap - centre).clamp(-MOST_GAP, MOST_GAP).mean()
+        far = centre - 2 * MOST_GAP + log_q
+    gap = torch.where(gap.isneginf(), far - log_q, gap)
+    return huber_loss(gap, centre.expand_as(gap), delta=MOST_GAP)
+
+
+def exchanged(
+    model: CausalLaw, target: Target, x: Tensor, y: Tensor, gap: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Independence Metropolis: y, drawn from q, replaces x with probability min(1, w(y)/w(x)),
+    which leaves p invariant whatever q is; ``gap`` (2b,) holds the log weights of x and of y."""
+    log_w, log_w_new = gap.chunk(2)
+    accepted = decide((log_w_new - log_w).clamp_max(0).where(~log_w.isneginf(), 0.0), generator)
+    rows = (accepted & ~log_w_new.isneginf()).nonzero().squeeze(1)
+    if not len(rows):
+        return x
+    return x.index_copy(0, rows, model.complete(target, y[rows], generator)[0])
 
 
 def log_target(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
@@ -215,21 +156,42 @@ class Autoregressive(Method[CausalLaw]):
     kind: Literal["autoregressive"] = "autoregressive"
     width: Positive = 32
     objective: Annotated[
-        Callable[[CausalLaw, Target, Tensor], Tensor],
-        Named({"spread": by_spread, "cross-entropy": by_conditionals}),
-    ] = by_spread
+        Callable[[CausalLaw, Target, Tensor, torch.Generator], tuple[Tensor, Tensor]],
+        Named(
+            {
+                "both-sides": by_both_sides,
+                "spread": by_spread,
+                "cross-entropy": by_conditionals,
+            }
+        ),
+    ] = by_both_sides
     symmetric: bool = True
 
     def model(self, target: Target) -> CausalLaw:
-        last = None if target.colouring is None else last_class(target)
+        known, v = target.sketch, target.num_values
+        alike = self.symmetric and known.symmetries.value_permutation
+        labels = ByAppearance(v) if alike else ByName(v)
+        parent = parents(known)
+        if parent is not None:
+            assert isinstance(known, Pairwise)
+            model = CausalLaw(v, torch.tensor(list(parent)), None, labels, self.width)
+            set_tree(model, known, parent)
+            return model
+        last = None if known.colouring is None else last_class(known)
         sites = None if last is None else remaining(target.num_sites, last)
-        alike = self.symmetric and target.symmetries.value_permutation
-        labels = ByAppearance(target.num_values) if alike else ByName(target.num_values)
-        return CausalLaw(target.num_values, farthest_point(target, sites), last, labels, self.width)
+        return CausalLaw(v, farthest_point(known, sites), last, labels, self.width)
+
+    def prepare(
+        self, model: CausalLaw, target: Target, buffer: Buffer, generator: torch.Generator
+    ) -> None:
+        """Fit the linear part, but on a tree, where the first weights are exact."""
+        if parents(target) is None:
+            x = buffer.all[: num_fitted(model)]
+            fit_linear(model, x, site_conditionals(model, target, x))
 
     def loss(self, model: CausalLaw, target: Target, buffer: Buffer) -> Loss:
         # all times of a sequential schedule at once: nothing has to be noised
-        return lambda x_0, generator: (self.objective(model, target, x_0), x_0)
+        return partial(self.objective, model, target)
 
     def sampler(self, model: CausalLaw, target: Target) -> AutoregressiveSampler:
         return AutoregressiveSampler(target, model)
@@ -254,6 +216,9 @@ class AutoregressiveSampler:
             )
         sizes = [len(part) for part in torch.arange(n).split(how.batch_size or BATCH_SIZE)]
         return concatenate([self.model.sample(self.target, size, generator) for size in sizes])
+
+    def weigh(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        return self.model.log_weight(self.target, x)
 
     @property
     def noise(self) -> UniformNoise:

@@ -11,6 +11,7 @@ from tcsis.learn.buffers import AnySource, Chains, ModelAndNoise, PopulationAnne
 from tcsis.learn.config import Config, Optimisation
 from tcsis.learn.estimators import JointColoured, JointGuided, LogMarginal, Naive, Warm
 from tcsis.learn.models import marginal
+from tcsis.learn.models.trees import parents
 from tcsis.learn.networks import AnyTrunk, Convolutions, GraphTransformer, Transformer
 from tcsis.learn.preconditioning import CrowdTerm
 from tcsis.learn.sampling import EULER, SECOND_ORDER
@@ -89,12 +90,13 @@ def either(names: dict[str, Maker] | dict[str, Callable[..., Config]]) -> str:
 def autoregressive(target: Target) -> Config:
     """One small network a site, the last colour class from the target, states from an annealed
     population, and the spread of the log weights itself as the objective."""
+    target = target.sketch
     n, v = num_ordered(target), target.num_values
     width = max(8, min(64 if n <= 24 else 32, MOST_WEIGHTS // (n * n * (1 if v == 2 else v))))
     return Config(
         method=Autoregressive(width=width),
         buffer=annealed_population(target),
-        optimisation=Optimisation(batch_size=512),
+        optimisation=Optimisation(batch_size=256),
         num_steps=1_500 if n <= 24 and v == 2 else 4_000,
         num_evaluated=10_000,
     )
@@ -210,6 +212,6 @@ def site_network(target: Target, width: int) -> AnyTrunk:
 
 def num_ordered(target: Target) -> int:
     """Sites that the autoregressive method draws one by one."""
-    if target.colouring is None:
+    if target.colouring is None or parents(target) is not None:
         return target.num_sites
     return target.num_sites - len(last_class(target))

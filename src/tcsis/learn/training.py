@@ -29,6 +29,9 @@ from tcsis.targets.spec import describe
 
 MOST_RESTARTS = 3
 SNAPSHOT_EVERY = 100
+NUM_TRIED, EXACT = 500, 1e-6
+"""Draws that show whether a model is exact before training, and the variance of log weights up to
+which it is."""
 
 
 class Run:
@@ -39,14 +42,16 @@ class Run:
         self.time_budget = time_budget or math.inf
         self.model = config.new_model(target, seed)
         self.average = deepcopy(self.model, {id(target): target}).eval().requires_grad_(False)
-        self.buffer = Buffer(config.buffer, target)
+        self.known = target.sketch  # what training asks for states and ratios
+        self.buffer = Buffer(config.buffer, self.known)
         self.method = cast(Method[Any], config.method)  # whichever it is
-        self.loss = self.method.loss(self.model, target, self.buffer)
+        self.loss = self.method.loss(self.model, self.known, self.buffer)
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), weight_decay=config.optimisation.weight_decay
         )
         self.generator = make_generator(seed, "training", target.device)
         self.step, self.seconds, self.rate, self.restarts = 0, 0.0, 1.0, 0
+        self.exact = False
         self.last_loss, self.num_density_calls = math.nan, 0.0
         self.history: list[dict[str, float]] = []
 
@@ -73,8 +78,21 @@ class Run:
 
     def begin(self) -> None:
         self.buffer.start(self.generator)
-        self.method.prepare(self.model, self.target, self.buffer, self.generator)
+        self.method.prepare(self.model, self.known, self.buffer, self.generator)
         self.average.load_state_dict(self.model.state_dict())
+        self.exact = self.starts_exact()
+        if self.exact:
+            self.evaluate()
+
+    def starts_exact(self) -> bool:
+        """Whether the weights of draws and of the buffer are all the same before any step: there is
+        nothing to learn, and a step could only do harm."""
+        if not self.buffer.source.follows_target:
+            return False
+        draws = self.sample(NUM_TRIED, self.generator)
+        assert draws.log_weight is not None
+        known = self.learned().sampler.weigh(self.buffer.all[:NUM_TRIED], self.generator)
+        return bool(torch.cat([draws.log_weight, known]).var() < EXACT)
 
     def make_step(self) -> Tensor:
         """One batch; the straight line of every method."""
@@ -99,6 +117,8 @@ class Run:
     @property
     def progress(self) -> float:
         """From 0 to 1, by steps or by the clock."""
+        if self.exact:
+            return 1.0
         return max(self.step / self.config.num_steps, self.seconds / self.time_budget)
 
     def learning_rate(self) -> float:

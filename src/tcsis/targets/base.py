@@ -85,6 +85,12 @@ class Target(ABC):
         """A colour per site, (d,): sites of one colour do not interact.  None if none is known."""
         return None
 
+    @property
+    def sketch(self) -> Target:
+        """A target that agreed with this one wherever it was tried, and whose structure is known;
+        itself, unless a black box has been recognised.  For training, never for answers."""
+        return self
+
     # -- what everyone calls -----------------------------------------------------------------
 
     def log_density(self, x: Tensor) -> Tensor:

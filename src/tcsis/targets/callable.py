@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from tcsis.basics.checks import check_integer, check_num_values
 from tcsis.targets.base import Target
 from tcsis.targets.lattice import Lattice
+from tcsis.targets.recognition import recognise
 
 NUM_PROBES = 8
 
@@ -36,6 +38,10 @@ class CallableTarget(Target):
     def _log_density(self, x: Tensor) -> Tensor:
         values = self._call(x.reshape(-1, self.num_sites).to(self.function_device))
         return values.to(self.device, self.dtype).reshape(x.shape[:-1])
+
+    @cached_property
+    def sketch(self) -> Target:
+        return recognise(self, self.function_dtype) or self
 
     def relaxed_log_density(self, z: Tensor) -> Tensor:
         if self.relaxed is None:

@@ -1,9 +1,8 @@
 """Pairwise targets on any graph: log p̄(x) = Σ_e J_e[x_i, x_j] + Σ_i h_i[x_i] + constant.
 
-All of them are evaluated by one product.  Each token becomes a vector φ(x_i), the spin ±1 for V = 2
-(every 2×2 table is a constant, two fields and one s·s coupling) and the one-hot vector for V > 2;
-then J φ holds the field that the neighbours of every site exert on it, with J sparse or dense as
-the graph is.
+Two values are spins ±1, for every 2×2 table is a constant, two fields and one s·s coupling, and J s
+holds the field that the neighbours of every site exert on it, with J sparse or dense as the graph
+is.  With more values the entries, or for ratios the rows, of the tables are picked and added up.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from typing import Any
 import networkx
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from tcsis.basics.checks import check_integer, check_num_values
-from tcsis.targets.base import Symmetries, Target, check_finite
+from tcsis.targets.base import MAX_CHUNK_TOKENS, Symmetries, Target, check_finite
 from tcsis.targets.lattice import Lattice
 
 DENSE_FRACTION = 0.2
@@ -104,15 +104,43 @@ class Pairwise(Target):
     # -- evaluation --------------------------------------------------------------------------
 
     def _log_density(self, x: Tensor) -> Tensor:
+        if self.num_values > 2:
+            return self._of_tables(x.reshape(-1, self.num_sites)).reshape(x.shape[:-1])
         phi = self._embed(x)
         return self._quadratic(phi, self._coupling_field(phi)).reshape(x.shape[:-1])
 
     def _log_ratios(self, x: Tensor) -> Tensor:
-        width = 1 if self.num_values == 2 else self.num_values
-        total = (self._coupling_field(self._embed(x)) + self._h).reshape(*x.shape, width)
-        if self.num_values == 2:  # field·(s_new - s_old), which is ±2·field or zero
-            return total * (2 * torch.arange(2, device=x.device) - 2 * x[..., None])
-        return total - total.gather(-1, x[..., None])
+        if self.num_values > 2:
+            total = self._fields_felt(x.reshape(-1, self.num_sites))
+            total = total.reshape(*x.shape, self.num_values)
+            return total - total.gather(-1, x[..., None])
+        total = (self._coupling_field(self._embed(x)) + self._h).reshape(x.shape)[..., None]
+        # field·(s_new - s_old), which is ±2·field or zero
+        return total * (2 * torch.arange(2, device=x.device) - 2 * x[..., None])
+
+    def _of_tables(self, x: Tensor) -> Tensor:
+        """Σ_e J_e[x_i, x_j] + Σ_i h_i[x_i], (n, d) -> (n,): an entry of each table."""
+        tables, fields = self._placed_entries
+        v, edges = self.num_values, self.edges.to(x.device)
+        first = torch.arange(len(edges), device=x.device) * v * v
+        parts = []
+        for rows in x.split(max(1, MAX_CHUNK_TOKENS // max(1, len(edges)))):
+            entry = first + rows[:, edges[:, 0]] * v + rows[:, edges[:, 1]]
+            own = fields.expand(len(rows), -1, -1).gather(-1, rows[..., None]).sum((1, 2))
+            parts.append(tables[entry].sum(1) + own + self._constant)
+        return torch.cat(parts)
+
+    def _fields_felt(self, x: Tensor) -> Tensor:
+        """h_i[u] + Σ_j J_ij[u, x_j], (n, d) -> (n, d, v): a row of each table."""
+        rows, neighbours, fields = self._placed_rows
+        d, v = self.num_sites, self.num_values
+        first = torch.arange(neighbours.numel(), device=x.device).reshape(neighbours.shape) * v
+        parts = []
+        for some in x.split(max(1, MAX_CHUNK_TOKENS // (neighbours.numel() + d * v))):
+            row = (first + some[:, neighbours]).flatten(0, 1)  # (n·d, degree)
+            felt = embedding_bag(row, rows, mode="sum")
+            parts.append(felt.reshape(len(some), d, v) + fields)
+        return torch.cat(parts)
 
     def _log_ratios_at(self, x: Tensor, sites: Tensor) -> Tensor:
         neighbours, tables, fields = self._placed_tables
@@ -139,11 +167,8 @@ class Pairwise(Target):
         return field * self._spins if self.num_values == 2 else field
 
     def _embed(self, x: Tensor) -> Tensor:
-        """φ(x), (..., d) -> (n, d·r) with r = 1 for spins and r = v for one-hot vectors."""
-        if self.num_values == 2:
-            return (x.to(self.dtype) * 2 - 1).reshape(-1, self.num_sites)
-        one_hot = torch.nn.functional.one_hot(x, self.num_values).to(self.dtype)
-        return one_hot.reshape(-1, self.num_sites * self.num_values)
+        """Spins φ(x), (..., d) -> (n, d)."""
+        return (x.to(self.dtype) * 2 - 1).reshape(-1, self.num_sites)
 
     def _coupling_field(self, phi: Tensor) -> Tensor:
         """Σ_j J_ij φ_j, (n, d·r) -> (n, d·r)."""
@@ -267,7 +292,8 @@ class Pairwise(Target):
         self._j, self._h = matrix.to(device, dtype), field.to(device, dtype)
         self._spins = SPINS.to(device, dtype)
         self._constant = constant
-        self.__dict__.pop("_placed_tables", None)
+        for name in ("_placed_tables", "_placed_entries", "_placed_rows"):
+            self.__dict__.pop(name, None)
 
     def _one_hot_entries(self) -> tuple[Tensor, Tensor]:
         """Row, column (2, n) and value (n,) of the non-zero entries J[(i,u), (j,v)], i < j."""
@@ -284,6 +310,19 @@ class Pairwise(Target):
             tables.to(self.device, self.dtype),
             self.fields.to(self.device, self.dtype),
         )
+
+    @cached_property
+    def _placed_entries(self) -> tuple[Tensor, Tensor]:
+        """All entries of the tables, (m·v·v,), and the fields, (d, v)."""
+        fields = self.fields.to(self.device, self.dtype)
+        return self.couplings.flatten().to(self.device, self.dtype), fields
+
+    @cached_property
+    def _placed_rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What each neighbour exerts at each of its values, (d·degree·v, v), neighbours and
+        fields."""
+        neighbours, tables, fields = self._placed_tables
+        return tables.transpose(2, 3).reshape(-1, self.num_values), neighbours, fields
 
     def __repr__(self) -> str:
         return (
@@ -330,6 +369,8 @@ def as_parameter(name: str, value: Any) -> Tensor:
     """A finite float64 tensor on the CPU."""
     try:
         parameter = torch.as_tensor(value).detach()
+        if not hasattr(value, "dtype") and parameter.dtype.is_floating_point:
+            parameter = torch.as_tensor(value, dtype=torch.float64)  # numbers of Python are that
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name} is {value!r}: expected numbers") from None
     if parameter.is_complex():

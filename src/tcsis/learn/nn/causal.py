@@ -22,6 +22,7 @@ class Causal(nn.Module):
     def __init__(self, num_sites: int, in_width: int, num_values: int, width: int):
         super().__init__()
         n, c, v, h = num_sites, in_width, num_values, width
+        self.in_width = in_width
         fan_in = c * torch.arange(n).clamp_min(1)[:, None, None]
         self.w1 = nn.Parameter(torch.randn(n, n * c, h) / (2 * fan_in.sqrt()))
         self.b1 = nn.Parameter(torch.zeros(n, 1, h))
@@ -42,6 +43,11 @@ class Causal(nn.Module):
         h = a + silu(torch.baddbmm(self.b2, a, self.w2))
         logits = torch.baddbmm(self.bias, h, self.readout)
         return torch.baddbmm(logits, known, self.linear * self.before).transpose(0, 1)
+
+    def linear_part(self, z: Tensor) -> Tensor:
+        """c_k + A_k z_<k alone, (b, n, c) -> (b, n, v)."""
+        known = z.flatten(1).expand(len(self.linear), -1, -1)
+        return torch.baddbmm(self.bias, known, self.linear * self.before).transpose(0, 1)
 
     def site(self, k: int, z: Tensor) -> Tensor:
         """The logits of site k from the sites before it, (b, k, c) -> (b, v)."""

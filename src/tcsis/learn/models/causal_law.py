@@ -1,0 +1,156 @@
+"""A law of sites that are drawn one by one, each given those before it.
+
+    q(x) = Π_k q(x_k | x_<k) · Π_{i in last} p(x_i | the others),        log w = log p̄(x) - log q(x)
+
+The sites of the last colour class, where the target has one, are drawn from the target itself.
+"""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor, nn
+
+from tcsis.draws import Draws
+from tcsis.learn.models.labels import Labels, num_seen
+from tcsis.learn.nn.causal import Causal
+from tcsis.noise import UniformNoise, draw_categorical
+from tcsis.reverse.loop import class_law, end_density
+from tcsis.reverse.schedules import Schedule, block_times, singles
+from tcsis.reverse.steps import at
+from tcsis.targets.base import Target, counting
+
+
+class CausalLaw(nn.Module):
+    """``order`` (n,) names the sites in the order they are drawn, ``last`` (k,) those left over."""
+
+    def __init__(
+        self, num_values: int, order: Tensor, last: Tensor | None, labels: Labels, width: int
+    ):
+        super().__init__()
+        self.num_values, self.order, self.last, self.labels = num_values, order, last, labels
+        in_width = 1 if num_values == 2 else num_values
+        self.network = Causal(len(order), in_width, num_values - 1, width)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that the model draws by."""
+        num_sites = len(self.order) + (0 if self.last is None else len(self.last))
+        return Schedule(block_times(singles(self.order), num_sites), self.last)
+
+    # -- the law ---------------------------------------------------------------------------------
+
+    def conditionals(self, labels: Tensor) -> Tensor:
+        """log q(label of x_k = u | x_<k), (b, n) -> (b, n, v)."""
+        logits = against_first(self.network(self.embed(labels)))
+        return self.labels.tie(logits, num_seen(labels)).log_softmax(-1)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """log q(x_k | x_<k) of every site of the order, (b, d) -> (b, n)."""
+        labels = self.read(x)
+        return self.conditionals(labels).gather(-1, labels[..., None]).squeeze(-1)
+
+    def read(self, x: Tensor) -> Tensor:
+        """Labels of the sites of the order, (b, d) -> (b, n)."""
+        y = x[:, self.order]
+        return self.labels.names(y).gather(1, y)
+
+    def embed(self, labels: Tensor) -> Tensor:
+        """Labels as network input, (b, n) -> (b, n, c): spins ±1 or centred one-hot vectors."""
+        dtype = self.network.w1.dtype
+        if self.num_values == 2:
+            return (2 * labels - 1).to(dtype)[..., None]
+        return nn.functional.one_hot(labels, self.num_values).to(dtype) - 1 / self.num_values
+
+    # -- draws -----------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def sample(self, target: Target, n: int, generator: torch.Generator) -> Draws:
+        """n draws with their weights; every site of the order costs one network call a draw."""
+        begin = time.perf_counter()
+        with counting(target) as cost:
+            labels, log_q = self.draw(n, generator)
+            x = torch.zeros(n, target.num_sites, dtype=torch.long, device=labels.device)
+            x[:, self.order] = self.labels.values(n, generator).gather(1, labels)
+            x, log_p = self.complete(target, x, generator)
+            log_weight = end_density(target, x) - log_q - log_p
+        return Draws(
+            x.to(torch.uint8), log_weight, time.perf_counter() - begin, cost.densities,
+            n * len(self.order),
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Labels of the sites of the order, (n, sites), and log q of what they stand for, (n,)."""
+        device, num_sites = self.network.w1.device, len(self.order)
+        labels = torch.zeros(n, num_sites, dtype=torch.long, device=device)
+        logits = torch.empty(n, num_sites, self.num_values, dtype=self.network.w1.dtype)
+        logits, z = logits.to(device), self.embed(labels)
+        seen = torch.zeros(n, dtype=torch.long, device=device)
+        for k in range(num_sites):
+            row = self.labels.tie(against_first(self.network.site(k, z[:, :k])), seen)
+            drawn = self.labels.settle(draw_categorical(row, generator=generator), seen)
+            logits[:, k], labels[:, k], z[:, k] = row, drawn, self.embed(drawn)
+            seen = torch.maximum(seen, drawn + 1)
+        log_q = logits.double().log_softmax(-1).gather(-1, labels[..., None])
+        return labels, log_q.sum((1, 2))
+
+    def complete(
+        self, target: Target, x: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """The sites of the last class drawn given all others, (b, d), and log of their law, (b,)."""
+        if self.last is None:
+            return x, torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        log_p = self.last_law(target, x)
+        x = x.index_copy(1, self.last, draw_categorical(log_p, generator=generator))
+        return x, at(log_p, x[:, self.last])
+
+    def last_law(self, target: Target, x: Tensor) -> Tensor:
+        """log p(x_i = v | the others) at the sites of the last class, (b, d) -> (b, k, v).  Where
+        the target is sketched the sketch gives it: a law like any other, with weights to match."""
+        t = self.schedule.times[-1].to(x.device)
+        return class_law(target.sketch, UniformNoise(self.num_values), x, t, self.last)
+
+    @torch.no_grad()
+    def log_weight(self, target: Target, x: Tensor) -> Tensor:
+        """log p̄(x) - log q(x) of states that may come from anywhere, (b, d) -> (b,)."""
+        log_q = self.log_prob(x).double().sum(1)
+        if self.last is not None:
+            log_q = log_q + at(self.last_law(target, x), x[:, self.last])
+        return end_density(target, x) - log_q
+
+    # -- the same as a denoiser ------------------------------------------------------------------
+
+    def denoiser(self, x_t: Tensor, t: Tensor) -> Tensor:
+        """log P(x_0^i = v | x_t), (b, d) -> (b, d, v), at the times of ``schedule`` alone.
+
+        Known sites are what they are; of the others only the next one is told apart from noise,
+        for no other moves.
+        """
+        known = t.expand(x_t.shape) == 0
+        k = min(int(known[0].sum()), len(self.order))
+        if not torch.equal(t.expand(x_t.shape).double(), self.schedule.times[k].expand_as(known)):
+            raise ValueError(
+                "t is not a time of this model, which draws its sites one by one: expected 0 at "
+                "the first sites of model.order and 1 at all others; for other schedules train "
+                'with method="self-normalized"'
+            )
+        here = x_t[..., None] == torch.arange(self.num_values, device=x_t.device)
+        log_d = torch.where(known[..., None], torch.where(here, 0.0, -torch.inf), 0.0)
+        if k < len(self.order):
+            log_d[:, self.order[k]] = self.next_site(x_t[:, self.order[:k]])
+        return log_d.log_softmax(-1)
+
+    def next_site(self, y: Tensor) -> Tensor:
+        """log q(x_k = v | x_<k = y), (b, k) -> (b, v)."""
+        k, names = y.shape[1], self.labels.names(y)
+        labels = names.gather(1, y)
+        seen = labels.amax(1) + 1 if k else torch.zeros(len(y), dtype=torch.long, device=y.device)
+        logits = against_first(self.network.site(k, self.embed(labels)))
+        return self.labels.tie(logits, seen).log_softmax(-1).gather(1, names)
+
+
+def against_first(logits: Tensor) -> Tensor:
+    """Logits (..., v) from those of all labels but the first, which is zero, (..., v - 1)."""
+    return nn.functional.pad(logits, (1, 0))

@@ -1,0 +1,148 @@
+"""A black box that is a pairwise model, recognised by probing it.
+
+Around an allowed state x° with values u, w set at sites i, j,
+
+    h_i[u] = f(x°; i = u) - f(x°)
+    J_ij[u, w] = f(x°; i = u, j = w) - f(x°; i = u) - f(x°; j = w) + f(x°),
+
+f being log p̄: if f is pairwise, these tables are f, and d²V²/2 evaluations tell everything about it.
+Whether it is can be tried, never proved.  So what is recognised serves where nothing depends on it
+for being right: which sites interact, states and ratios to train with.  Weights and answers always
+come from the function itself.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tcsis.targets.base import Target
+from tcsis.targets.pairwise import Pairwise
+
+FORBIDDEN = -60.0
+"""Stands in the tables for -inf: as good as impossible, and yet a number."""
+MOST_PROBES, CHUNK = 2**20, 2**16
+NUM_TRIPLES, NUM_STATES, NUM_SWEEPS = 64, 256, 8
+ROUNDING = 256
+"""Units of rounding that a sum of many terms may be off by."""
+
+
+def recognise(target: Target, precision: torch.dtype) -> Pairwise | None:
+    """The pairwise target that agrees with ``target`` wherever it is tried, or None.
+
+    ``precision`` is that of the function, in which its values are rounded.
+    """
+    d, v = target.num_sites, target.num_values
+    if d * (d - 1) // 2 * (v - 1) ** 2 > MOST_PROBES:
+        return None
+    base = find_base(target)
+    if base is None:
+        return None
+    probe = Probe(target, base, precision)
+    if not probe.is_pairwise_at_triples():
+        return None
+    found = probe.tables()
+    return found if agrees(target, found, states_to_try(found, base), probe.rounding) else None
+
+
+def find_base(target: Target) -> Tensor | None:
+    """A state (d,) with no forbidden neighbour: one of the constant states, or a random one."""
+    d, v = target.num_sites, target.num_values
+    constant = torch.arange(v)[:, None].expand(v, d)
+    random = torch.randint(v, (4, d), generator=torch.Generator().manual_seed(0))
+    for x in torch.cat([constant, random]).to(target.device):
+        if bool(target._log_density(x[None]).isfinite()) and bool(
+            target._log_ratios(x[None]).isfinite().all()
+        ):
+            return x
+    return None
+
+
+class Probe:
+    """The function around a state: f(x°) (), f(x°; i = u) (d, v)."""
+
+    def __init__(self, target: Target, base: Tensor, precision: torch.dtype):
+        self.target, self.base = target, base
+        self.generator = torch.Generator().manual_seed(1)
+        self.here = target._log_density(base[None])[0].double()
+        self.single = target._log_ratios(base[None])[0].double() + self.here
+        largest = 1 + float(self.single.abs().max())
+        self.rounding = ROUNDING * torch.finfo(precision).eps * largest * target.num_sites
+
+    def at(self, sites: Tensor, values: Tensor) -> Tensor:
+        """f with some sites set, (n, k) and (n, k) -> (n,)."""
+        parts = [
+            self.target._log_density(self.base.repeat(len(some), 1).scatter(1, some, new))
+            for some, new in zip(sites.split(CHUNK), values.split(CHUNK), strict=True)
+        ]
+        return torch.cat(parts).double()
+
+    def pair(self, sites: Tensor, values: Tensor) -> Tensor:
+        """J of pairs (n, 2) at their values (n, 2), -> (n,)."""
+        singles = self.single[sites, values].sum(1)
+        return self.at(sites, values) - singles + self.here
+
+    def is_pairwise_at_triples(self) -> bool:
+        """Whether f is the sum of its pairs where three random sites are set anew."""
+        d, v = self.target.num_sites, self.target.num_values
+        if d < 3:
+            return True
+        sites = torch.rand(NUM_TRIPLES, d, generator=self.generator).argsort(1)[:, :3]
+        shift = torch.randint(1, v, sites.shape, generator=self.generator)
+        sites = sites.to(self.base.device)
+        values = (self.base[sites] + shift.to(self.base.device)) % v
+        pairs = [[0, 1], [0, 2], [1, 2]]
+        summed = self.single[sites, values].sum(1) - 2 * self.here
+        summed = summed + sum(self.pair(sites[:, two], values[:, two]) for two in pairs)
+        whole = self.at(sites, values)
+        same = (whole - summed).abs() <= self.rounding
+        return bool((same | (whole.isneginf() & summed.isneginf())).all())
+
+    def tables(self) -> Pairwise:
+        d, v, device = self.target.num_sites, self.target.num_values, self.base.device
+        others = (self.base[:, None] + torch.arange(1, v, device=device)) % v  # (d, v - 1)
+        edges = torch.combinations(torch.arange(d, device=device)).reshape(-1, 2)
+        u, w = (part.flatten() for part in torch.meshgrid([torch.arange(v - 1)] * 2, indexing="ij"))
+        values = torch.stack([others[edges[:, 0]][:, u], others[edges[:, 1]][:, w]], -1)
+        sites = edges[:, None].expand_as(values)  # (m, (v - 1)², 2)
+        strength = self.pair(sites.flatten(0, 1), values.flatten(0, 1)).clamp_min(FORBIDDEN)
+        couplings = torch.zeros(len(edges), v, v, dtype=torch.float64, device=device)
+        rows = torch.arange(len(edges), device=device)[:, None]
+        couplings[rows, values[..., 0], values[..., 1]] = strength.reshape(values.shape[:2])
+        felt = couplings.abs().amax((1, 2)) > self.rounding
+        return Pairwise(
+            edges[felt].cpu(), couplings[felt].cpu(), (self.single - self.here).cpu(),
+            constant=float(self.here), lattice=self.target.lattice, device=device,
+            dtype=torch.float64,
+        )  # fmt: skip
+
+
+def states_to_try(found: Pairwise, base: Tensor) -> Tensor:
+    """States of many kinds (n, d): uniform ones, ones near the base, and ones that the found
+    target leads to, hot and cold, with a neighbour of each."""
+    d, v = found.num_sites, found.num_values
+    generator = torch.Generator(base.device).manual_seed(2)
+    shape = (NUM_STATES, d)
+    random = torch.randint(v, shape, device=base.device, generator=generator)
+    share = torch.linspace(0, 1, NUM_STATES, device=base.device)[:, None] ** 2
+    changed = torch.rand(shape, device=base.device, generator=generator) < share
+    near = torch.where(changed, random, base)
+    likely = near.clone()
+    scale = torch.linspace(0, 1, NUM_STATES, device=base.device)[:, None]
+    for _ in range(NUM_SWEEPS):
+        for site in torch.randperm(d, generator=torch.Generator().manual_seed(3)):
+            ratios = found._log_ratios_at(likely, site.to(base.device).expand(NUM_STATES))
+            race = torch.empty_like(ratios).exponential_(generator=generator).log()
+            likely[:, site] = (scale * ratios - race).argmax(1)
+    site = torch.randint(d, (NUM_STATES, 1), device=base.device, generator=generator)
+    return torch.cat([random, near, likely, likely.scatter(1, site, random[:, :1])])
+
+
+def agrees(target: Target, found: Pairwise, x: Tensor, rounding: float) -> bool:
+    """Whether both have the same density at x (n, d), and forbid the same."""
+    truth, said = target._log_density(x).double(), found._log_density(x)
+    hard = -(found.couplings == FORBIDDEN).double()
+    violated = Pairwise(found.edges, hard, torch.zeros_like(found.fields), device=found.device)
+    forbidden = violated._log_density(x) < -0.5
+    same = (truth - said).abs() <= rounding
+    return bool(torch.where(forbidden, truth.isneginf(), same).all())
