@@ -374,7 +374,7 @@ def three_spins() -> Target:
 def satisfaction() -> Target:
     """Random 3-SAT, 80 clauses: log p̄ = -2 for each that is violated."""
     sites, wanted = triples(14, 80, 20), normal(14, 80, 3) > 0
-    sign = torch.zeros(80, 20, dtype=torch.float64).scatter(1, sites, 2.0 * wanted - 1.0)
+    sign = torch.zeros(80, 20, dtype=torch.float64).scatter(1, sites, 2 * wanted.double() - 1)
     denied = (~wanted).sum(1)
 
     def log_density(x: Tensor) -> Tensor:
