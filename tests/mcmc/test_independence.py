@@ -188,7 +188,7 @@ def test_a_seed_is_a_chain_and_thinning_keeps_every_few(kernel: str | None, make
     assert not torch.equal(other.x, every.x)
 
 
-def test_batches_of_proposals_change_nothing_but_their_seeds(
+def test_proposals_come_in_batches_and_are_paid_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tcsis.mcmc.independence.BATCH_SIZE", 8)
@@ -224,7 +224,7 @@ def test_chains_are_judged_as_they_are() -> None:
 
 
 def no_neighbours(x: Tensor) -> Tensor:
-    """Only 144 of 531,441 states are allowed: no two equal neighbours, and no 2 but at the ends."""
+    """8 of 729 states are allowed: no two equal neighbours, and no 2 but at the ends."""
     clash = (x[:, 1:] == x[:, :-1]).any(1) | (x[:, 1:-1] == 2).any(1)
     return torch.where(clash, -torch.inf, 0.1 * x.sum(1).double())
 
