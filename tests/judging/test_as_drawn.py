@@ -128,6 +128,17 @@ def test_without_exact_answers() -> None:
     assert "the magnetisation is off by 0.2" in verdict.why or "energy is off" in verdict.why
 
 
+def test_sites_without_pairs_or_spread() -> None:
+    """Independent sites, of which a strong field leaves one value: a wrong site is seen at once."""
+    target = Pairwise.from_spins(torch.zeros(4, 4), 20.0)
+    x = torch.ones(2_000, 4, dtype=torch.uint8)
+    x[:100, 0] = 0
+    draws = tcsis.Draws(x, target.log_density(x).double() + 0.01 * torch.arange(2_000) / 2_000)
+    verdict = judge(draws, target)
+    assert verdict.as_drawn.level == "failed"
+    assert "5% of the draws leak" in verdict.as_drawn.why
+
+
 def test_forbidden_draws_are_counted_and_named() -> None:
     target = from_callable(lambda x: torch.where(x.sum(-1) > 0, 0.0, -torch.inf), 8, 2)
     x = torch.randint(2, (10_000, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8)

@@ -35,6 +35,9 @@ from tcsis.targets.pairwise import Pairwise
 LEAKY = 0.01
 """Share of draws that leak from which on draws are not to be used as they come."""
 
+MOST_PAIRS = 512
+"""Compared at a time, for the sake of memory."""
+
 ROUNDING = 1e-6
 
 
@@ -137,10 +140,12 @@ def observables(states: States, p: Tensor) -> Iterator[tuple[str, Tensor]]:
     if v == 2:
         yield "magnetisation", metrics.magnetisation(x)[:, None]
     yield "energy", states.energies[:, None].double()
-    if target.lattice is not None:
-        yield "correlation", metrics.correlation_terms(x, target.lattice, marginals)[:, 1:]
+    if target.lattice is not None and target.lattice.max_distance:
+        ends = sorted({1, target.lattice.max_distance})  # those between are costly, and alike
+        yield "correlation", metrics.correlation_terms(x, target.lattice, marginals, ends)
     elif isinstance(target, Pairwise) and len(target.edges):
-        yield "pair correlation", metrics.connected_terms(x, target.edges.cpu(), marginals)
+        for pairs in target.edges.cpu().split(MOST_PAIRS):
+            yield "pair correlation", metrics.connected_terms(x, pairs, marginals)
     for value in range(1, v):
         yield f"share of value {value} at a site", (x == value).double()
 

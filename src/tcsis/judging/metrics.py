@@ -9,6 +9,7 @@ The two-point correlation G(r) is that of ``tcsis.exact.correlation``.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from scipy.special import gammaln
@@ -65,12 +66,14 @@ def connected_terms(x: Tensor, pairs: Tensor, marginals: Tensor) -> Tensor:
     return ((x[:, i] == x[:, j]).double() - p_j - p_i) * (v / (v - 1))
 
 
-def correlation_terms(x: Tensor, lattice: Lattice, marginals: Tensor) -> Tensor:
-    """The same for G(r), from (d, v) marginals: (n, d) -> (n, max_distance + 1)."""
-    terms = [
-        connected_terms(x, lattice.pairs(r), marginals).mean(-1)
-        for r in range(lattice.max_distance + 1)
-    ]
+def correlation_terms(
+    x: Tensor, lattice: Lattice, marginals: Tensor, distances: Sequence[int] | None = None
+) -> Tensor:
+    """The same for G(r), from (d, v) marginals, at some ``distances`` or at r = 0..max_distance:
+    (n, d) -> (n, distances)."""
+    if distances is None:
+        distances = range(lattice.max_distance + 1)
+    terms = [connected_terms(x, lattice.pairs(r), marginals).mean(-1) for r in distances]
     return torch.stack(terms, dim=-1)
 
 
