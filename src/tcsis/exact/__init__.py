@@ -40,6 +40,8 @@ __all__ = [
     "solve",
 ]
 
+QUICK_ROW = 2**10
+
 
 @dataclass(frozen=True)
 class Distribution:
@@ -91,6 +93,15 @@ def drawable(target: Target) -> bool:
 def solvable(target: Target) -> bool:
     """Whether ``solve`` works for the target."""
     return drawable(target) or kaufman.applies(target)
+
+
+def quick(target: Target) -> bool:
+    """Whether ``solve`` takes a second or so: by enumeration, or with rows of at most
+    ``QUICK_ROW`` states."""
+    if enumerable(target) or not transfer.applies(target):
+        return enumerable(target)
+    assert target.lattice is not None
+    return target.num_values ** min(target.lattice.shape) <= QUICK_ROW
 
 
 @lru_cache(maxsize=4)  # judging draws and drawing pictures of them ask again and again

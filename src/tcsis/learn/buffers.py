@@ -25,7 +25,13 @@ from tcsis.basics.frozen import Frozen, Positive
 from tcsis.draws import Draws, systematic_resample
 from tcsis.mcmc import population_annealing, start_chains
 from tcsis.mcmc import sample as run_chains
+from tcsis.mcmc.allowed import allowed_states
+from tcsis.mcmc.gibbs import PairGibbs, SweepGibbs
+from tcsis.mcmc.kernel import InTurn
 from tcsis.targets.base import Target
+
+NUM_TRIED = 64
+"""States at whose neighbours it is seen whether any are forbidden."""
 
 SampleModel = Callable[[int, torch.Generator], Draws]
 """n draws of the model as it is now."""
@@ -145,7 +151,8 @@ class ModelAndNoise(Source):
 
 class PopulationAnnealing(Source):
     """A population annealed to the target, then moved on by Gibbs sweeps: one sweep of
-    ``num_moved`` random states, all by default, at each refresh."""
+    ``num_moved`` random states, all by default, at each refresh.  Where states are forbidden it
+    starts from allowed ones, and pairs of sites move as well."""
 
     follows_target: ClassVar[bool] = True
 
@@ -157,9 +164,11 @@ class PopulationAnnealing(Source):
     num_moved: Positive | None = None
 
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
+        x = allowed_states(target, self.size, generator)
+        kernel = moves_within(target, x)
         population = population_annealing(
-            target, num_replicas=self.size, num_rungs=self.num_rungs,
-            steps_per_rung=self.steps_per_rung, seed=new_seed(generator),
+            target, kernel, num_replicas=self.size, num_rungs=self.num_rungs,
+            steps_per_rung=self.steps_per_rung, init=x, seed=new_seed(generator),
         )  # fmt: skip
         return population.draws.x[:, 0].long().to(target.device)
 
@@ -167,7 +176,8 @@ class PopulationAnnealing(Source):
         self, target: Target, x: Tensor, model: SampleModel, generator: torch.Generator
     ) -> Tensor:
         moved = some(len(x), min(self.num_moved or len(x), len(x)), generator)
-        chains = start_chains(target, "gibbs", x[moved], new_seed(generator))
+        kernel = moves_within(target, x)
+        chains = start_chains(target, kernel, x[moved], new_seed(generator))
         chains.advance(1)
         return x.index_copy(0, moved, chains.x.to(x))
 
@@ -196,6 +206,12 @@ def some(n: int, k: int, generator: torch.Generator) -> Tensor:
 
 def as_drawn(draws: Draws, generator: torch.Generator) -> Tensor:
     return draws.x.long()
+
+
+def moves_within(target: Target, x: Tensor) -> str | InTurn:
+    """Sweeps of single sites, and of pairs where a neighbour of states x (n, d) is forbidden."""
+    free = target.log_ratios(x[:NUM_TRIED]).isfinite().all()
+    return "gibbs" if bool(free) else InTurn((SweepGibbs(), PairGibbs()))
 
 
 def by_weight(draws: Draws, generator: torch.Generator) -> Tensor:

@@ -198,7 +198,9 @@ def annealed_population(target: Target) -> PopulationAnnealing:
     costs densities."""
     if isinstance(target, Pairwise):
         return PopulationAnnealing(size=4_096, every=4)
-    return PopulationAnnealing(size=2_048, every=8, num_moved=256)
+    return PopulationAnnealing(
+        size=2_048, num_rungs=40, steps_per_rung=2, every=8, num_moved=256
+    )
 
 
 def site_network(target: Target, width: int) -> AnyTrunk:

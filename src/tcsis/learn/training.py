@@ -19,6 +19,7 @@ from tcsis import exact
 from tcsis.basics.checks import make_generator
 from tcsis.draws import Draws
 from tcsis.judging.evaluation import evaluate
+from tcsis.judging.weights import leak, missed
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.config import Config
 from tcsis.learn.descent import DivergedError, move_average, rate_share
@@ -153,11 +154,24 @@ class Run:
             "step": self.step, "seconds": round(self.seconds, 3), "loss": self.last_loss,
             "learning_rate": self.learning_rate(), "ess": draws.ess, "elbo": draws.elbo,
         }  # fmt: skip
-        if exact.solvable(self.target) and self.target.lattice is not None:
+        record |= self.both_tails(draws, generator)
+        if exact.quick(self.target) and self.target.lattice is not None:
             row = evaluate(draws, self.target)["correlation"]
             record |= {"error": row.error, "floor": row.floor}
         # a draw of weight zero makes the ELBO -inf, which no file of JSON can hold
         self.history.append({k: x for k, x in record.items() if x is not None and math.isfinite(x)})
+
+    def both_tails(self, draws: Draws, generator: torch.Generator) -> dict[str, float]:
+        """The share of draws where the target has next to nothing, and that of the buffer's states
+        which the model would hardly draw."""
+        if draws.log_weight is None or draws.log_z is None:
+            return {}
+        shares = {"leak": leak(draws.log_weight)}
+        if self.buffer.source.follows_target:
+            known = self.buffer.all[: min(NUM_TRIED, self.config.num_evaluated)]
+            log_weight = self.learned().sampler.weigh(known, generator)
+            shares["missed"] = missed(log_weight, draws.log_z)
+        return shares
 
     # -- divergence ------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ def annealed_importance_sampling(
     begin = time.perf_counter()
     with counting(target) as cost:
         chains = start(x)
-        log_weight = torch.full((len(x),), log_volume(target), dtype=torch.float64)
+        log_weight = torch.full((len(x),), log_num_states(target), dtype=torch.float64)
         for before, after in zip(ladder[:-1].tolist(), ladder[1:].tolist(), strict=True):
             log_weight += (after - before) * target.log_density(chains.x).double().cpu()
             check_some_allowed(target, log_weight)
@@ -68,14 +68,19 @@ def population_annealing(
     start: Start,
     generator: torch.Generator,
     num_draws: int,
+    log_volume: float,
 ) -> Population:
-    """A population from uniform states x (n, d), resampled and moved at every rung, and observed
-    ``num_draws`` times at the last one, ``steps_per_rung`` steps apart."""
+    """A population from states x (n, d) that are uniform among ``log_volume`` of them, resampled and
+    moved at every rung, and observed ``num_draws`` times at the last one, ``steps_per_rung`` steps
+    apart."""
     begin = time.perf_counter()
-    n, log_z = len(x), log_volume(target)
+    n, log_z = len(x), log_volume
     family = torch.arange(n)
     with counting(target) as cost:
         chains = start(x)
+        if math.isnan(log_volume):  # what is said to be uniform is made so
+            chains.place(x, torch.zeros(n, device=x.device))
+            chains.advance(steps_per_rung)
         for before, after in zip(ladder[:-1].tolist(), ladder[1:].tolist(), strict=True):
             log_weight = (after - before) * target.log_density(chains.x).double().cpu()
             check_some_allowed(target, log_weight)
@@ -101,11 +106,11 @@ def population_annealing(
 def check_some_allowed(target: Target, log_weight: Tensor) -> None:
     if bool(log_weight.isneginf().all()):
         raise ValueError(
-            f"{target} forbids all {len(log_weight)} states of the population: "
-            "expected some uniform states to be allowed; use more of them"
+            f"{target} forbids all {len(log_weight)} states of the population: expected some "
+            "uniform states to be allowed; use more of them, or start from allowed ones by init"
         )
 
 
-def log_volume(target: Target) -> float:
+def log_num_states(target: Target) -> float:
     """log of the number of states, which is log Z at λ = 0."""
     return target.num_sites * math.log(target.num_values)

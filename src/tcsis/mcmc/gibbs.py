@@ -11,6 +11,8 @@ from tcsis.mcmc.kernel import State, random_sites, set_site
 from tcsis.noise import draw_categorical
 from tcsis.targets.base import Target
 
+MOST_VALUES = 16
+
 
 @dataclass(frozen=True)
 class RandomScanGibbs:
@@ -47,6 +49,47 @@ class SweepGibbs:
             values = draw_categorical(ratios_of_class(target, x, sites), generator=generator)
             x = x.index_copy(-1, sites, values)
         return State(x), torch.ones(x.shape[:-1], device=x.device)
+
+
+@dataclass(frozen=True)
+class PairGibbs:
+    """One step: ⌈d/2⌉ times a random pair of sites, every chain its own, forgets its values and
+    draws both anew given all others, from V² states.
+
+    It crosses where no single site can move: a number of sites that are on, a parity, a permutation.
+    With more than ``MOST_VALUES`` values the pair is exchanged or left.
+    """
+
+    def init(self, target: Target, x: Tensor) -> State:
+        return State(x)
+
+    def step(
+        self, target: Target, state: State, generator: torch.Generator | None
+    ) -> tuple[State, Tensor]:
+        x = state.x
+        if target.num_sites > 1:
+            for _ in range((target.num_sites + 1) // 2):
+                x = draw_pair(target, x, generator)
+        return State(x), torch.ones(x.shape[:-1], device=x.device)
+
+
+def draw_pair(target: Target, x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A random pair of sites of every chain drawn given all others, (..., d) -> (..., d)."""
+    keys = torch.rand(x.shape, device=x.device, generator=generator)
+    sites = keys.topk(2, -1).indices[..., None, :]  # (..., 1, 2)
+    old = x.gather(-1, sites[..., 0, :])[..., None, :]
+    if target.num_values <= MOST_VALUES:
+        values = torch.arange(target.num_values, device=x.device)
+        new = torch.cartesian_prod(values, values).expand(*x.shape[:-1], -1, -1)
+    else:
+        new = torch.cat([old, old.flip(-1)], -2)
+    there = x[..., None, :].expand(*new.shape[:-1], x.shape[-1])
+    there = there.scatter(-1, sites.expand_as(new), new)  # (..., states, d)
+    log_p = target.log_density(there.movedim(-2, 0)).movedim(0, -1)  # a scale a chain fits so
+    # where all are forbidden any will do, as in every walk outside the support
+    log_p = log_p.where(~log_p.isneginf().all(-1, keepdim=True), 0.0)
+    chosen = draw_categorical(log_p, generator=generator)[..., None, None]
+    return there.gather(-2, chosen.expand(*x.shape[:-1], 1, x.shape[-1])).squeeze(-2)
 
 
 def colour_classes(target: Target) -> list[Tensor]:

@@ -39,6 +39,25 @@ class Kernel(Protocol):
     ) -> tuple[State, Tensor]: ...
 
 
+@dataclass(frozen=True)
+class InTurn:
+    """Several kernels, a step of each in turn."""
+
+    kernels: tuple[Kernel, ...]
+
+    def init(self, target: Target, x: Tensor) -> State:
+        return State(x)
+
+    def step(
+        self, target: Target, state: State, generator: torch.Generator | None
+    ) -> tuple[State, Tensor]:
+        shares = []
+        for kernel in self.kernels:
+            state, share = kernel.step(target, kernel.init(target, state.x), generator)
+            shares.append(share)
+        return State(state.x), torch.stack(shares).mean(0)
+
+
 def log_acceptance(
     here: Tensor, there: Tensor, log_forward: Tensor | float, log_backward: Tensor | float
 ) -> Tensor:

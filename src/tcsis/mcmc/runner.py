@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -18,7 +19,7 @@ from tcsis.mcmc.annealing import Population
 from tcsis.mcmc.balanced import LocallyBalanced, barker, exact_difference
 from tcsis.mcmc.chains import Chains, CompiledChains, TorchChains
 from tcsis.mcmc.compiled import COMPILED, CompiledKernel
-from tcsis.mcmc.gibbs import RandomScanGibbs, SweepGibbs
+from tcsis.mcmc.gibbs import PairGibbs, RandomScanGibbs, SweepGibbs
 from tcsis.mcmc.kernel import Kernel
 from tcsis.mcmc.langevin import DiscreteMALA, DiscreteULA
 from tcsis.mcmc.metropolis import Metropolis
@@ -36,6 +37,7 @@ KERNELS: dict[str, Kernel | CompiledKernel | ParallelTempering] = {
     "metropolis": Metropolis(),
     "glauber": RandomScanGibbs(),
     "gibbs": SweepGibbs(),
+    "pair-gibbs": PairGibbs(),
     "gwg": LocallyBalanced(),
     "gwg-multi": LocallyBalanced(num_flips=4),
     "balanced-sqrt": LocallyBalanced(exact_difference),
@@ -113,20 +115,24 @@ def population_annealing(
     steps_per_rung: int = 10,
     num_draws: int = 1,
     ladder: Tensor | Sequence[float] | None = None,
+    init: Tensor | None = None,
     seed: int = 0,
 ) -> Population:
     """Draws, log Z and its error by population annealing; see ``tcsis.mcmc.annealing``.
 
     ``ladder`` holds the scales from 0 to 1, evenly spaced in ``num_rungs`` rungs by default.  Once
-    there, each replica is observed ``num_draws`` times, ``steps_per_rung`` steps apart.
+    there, each replica is observed ``num_draws`` times, ``steps_per_rung`` steps apart.  Replicas
+    start from uniform noise, or from allowed states ``init`` (num_replicas, d), of whose number
+    nothing is known: then log Z is not a number.
     """
     check_counts(num_replicas=num_replicas, num_draws=num_draws)
     ladder, x, start = prepare_annealing(
-        target, kernel, num_replicas, num_rungs, steps_per_rung, ladder, seed
+        target, kernel, num_replicas, num_rungs, steps_per_rung, ladder, seed, init
     )
     generator = make_generator(seed, "resampling")
+    log_volume = annealing.log_num_states(target) if init is None else math.nan
     return annealing.population_annealing(
-        target, ladder, steps_per_rung, x, start, generator, num_draws
+        target, ladder, steps_per_rung, x, start, generator, num_draws, log_volume
     )
 
 
@@ -155,8 +161,9 @@ def prepare_annealing(
     steps_per_rung: int,
     ladder: Tensor | Sequence[float] | None,
     seed: int,
+    init: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Chains]]:
-    """The ladder, uniform states and a way to start chains at them."""
+    """The ladder, first states and a way to start chains at them."""
     check_counts(num_chains=num_chains, num_rungs=num_rungs, steps_per_rung=steps_per_rung)
     if ladder is None:
         ladder = torch.linspace(0, 1, num_rungs + 1, dtype=torch.float64)
@@ -166,7 +173,7 @@ def prepare_annealing(
         raise ValueError(f"ladder is {ladder.tolist()}: expected rising numbers from 0 to 1")
     if isinstance(find_kernel(kernel), ParallelTempering):
         raise ValueError("kernel is parallel tempering: expected a kernel that runs at one scale")
-    x = initial_states(target, num_chains, seed, None)
+    x = initial_states(target, num_chains, seed, init)
     return ladder, x, lambda states: start_chains(target, kernel, states, seed)
 
 

@@ -63,6 +63,8 @@ class Target(ABC):
     lattice: Lattice | None = None
     symmetries: Symmetries = Symmetries()
     differentiable: bool = False
+    allowed: Tensor | None = None
+    """States (n, d) that are known to be allowed, for targets where they are rare."""
 
     _cost: Cost | None = None
 

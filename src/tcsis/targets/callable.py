@@ -106,6 +106,7 @@ def from_callable(
     *,
     relaxed: Callable[[Tensor], Tensor] | None = None,
     lattice: Lattice | None = None,
+    allowed: Tensor | None = None,
     device: torch.device | str = "cpu",
 ) -> Target:
     """A target from a function of (n, d) int64 tokens that returns (n,) values of log p̄.
@@ -114,7 +115,8 @@ def from_callable(
     ``device`` in whatever precision it likes; its values are passed on in float64.  ``relaxed``, a
     differentiable function of (n, d, v) weights in that precision that agrees with ``log_density``
     on one-hot input, opens the methods that use gradients.  ``lattice`` lays the sites out for
-    correlations and pictures.
+    correlations and pictures.  ``allowed`` holds one state or more, (n, d), that are not forbidden,
+    for training to start from where they are rare.
     """
     num_sites, num_values = check_integer("num_sites", num_sites), check_num_values(num_values)
     if not callable(log_density):
@@ -124,9 +126,22 @@ def from_callable(
             f"lattice of shape {lattice.shape} has {lattice.num_sites} sites: "
             f"expected num_sites = {num_sites}"
         )
-    return CallableTarget(
+    target = CallableTarget(
         log_density, num_sites, num_values, relaxed, lattice, torch.device(device)
     )
+    if allowed is not None:
+        target.allowed = check_allowed(target, allowed)
+    return target
+
+
+def check_allowed(target: Target, x: Tensor) -> Tensor:
+    """States (n, d) that the target does not forbid, or an error that names one that it does."""
+    x = target.check(torch.as_tensor(x).to(target.device)).reshape(-1, target.num_sites)
+    forbidden = target._log_density(x).isneginf()
+    if bool(forbidden.any()) or not len(x):
+        which = f"forbidden state {x[int(forbidden.nonzero()[0])].tolist()}" if len(x) else "no state"
+        raise ValueError(f"allowed has {which}: expected states where log_density is finite")
+    return x
 
 
 def as_tensor(values: object) -> Tensor:

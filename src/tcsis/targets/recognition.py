@@ -46,11 +46,13 @@ def recognise(target: Target, precision: torch.dtype) -> Pairwise | None:
 
 
 def find_base(target: Target) -> Tensor | None:
-    """A state (d,) with no forbidden neighbour: one of the constant states, or a random one."""
+    """A state (d,) with no forbidden neighbour: a constant one, one known to be allowed, or a random
+    one."""
     d, v = target.num_sites, target.num_values
     constant = torch.arange(v)[:, None].expand(v, d)
     random = torch.randint(v, (4, d), generator=torch.Generator().manual_seed(0))
-    for x in torch.cat([constant, random]).to(target.device):
+    known = random[:0] if target.allowed is None else target.allowed[:4].cpu()
+    for x in torch.cat([constant, known, random]).to(target.device):
         if bool(target._log_density(x[None]).isfinite()) and bool(
             target._log_ratios(x[None]).isfinite().all()
         ):

@@ -83,14 +83,16 @@ class CausalLaw(nn.Module):
     @torch.no_grad()
     def draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Labels of the sites of the order, (n, sites), and log q of what they stand for, (n,)."""
-        device, num_sites = self.network.w1.device, len(self.order)
-        labels = torch.zeros(n, num_sites, dtype=torch.long, device=device)
-        logits = torch.empty(n, num_sites, self.num_values, dtype=self.network.w1.dtype)
-        logits, z = logits.to(device), self.embed(labels)
-        seen = torch.zeros(n, dtype=torch.long, device=device)
-        for k in range(num_sites):
+        shape, weights = (n, len(self.order), self.num_values), self.network.w1
+        logits = torch.empty(shape, dtype=weights.dtype, device=weights.device)
+        # an exponential race, as in draw_categorical, of all sites at once
+        race = torch.empty_like(logits).exponential_(generator=generator)
+        race = race.clamp_min_(torch.finfo(race.dtype).tiny).log_()
+        labels = torch.zeros(shape[:2], dtype=torch.long, device=weights.device)
+        z, seen = self.embed(labels), labels.new_zeros(n)
+        for k in range(len(self.order)):
             row = self.labels.tie(against_first(self.network.site(k, z[:, :k])), seen)
-            drawn = self.labels.settle(draw_categorical(row, generator=generator), seen)
+            drawn = self.labels.settle((row - race[:, k]).argmax(1), seen)
             logits[:, k], labels[:, k], z[:, k] = row, drawn, self.embed(drawn)
             seen = torch.maximum(seen, drawn + 1)
         log_q = logits.double().log_softmax(-1).gather(-1, labels[..., None])

@@ -53,6 +53,7 @@ class Causal(nn.Module):
         """The logits of site k from the sites before it, (b, k, c) -> (b, v)."""
         known = z.flatten(1)
         read = known.shape[1]
-        a = silu(known @ self.w1[k, :read] + self.b1[k])
-        h = a + silu(a @ self.w2[k] + self.b2[k])
-        return h @ self.readout[k] + known @ self.linear[k, :read] + self.bias[k]
+        a = silu(torch.addmm(self.b1[k], known, self.w1[k, :read]))
+        h = a + silu(torch.addmm(self.b2[k], a, self.w2[k]))
+        logits = torch.addmm(self.bias[k], h, self.readout[k])
+        return torch.addmm(logits, known, self.linear[k, :read])

@@ -1,0 +1,56 @@
+"""States that a target with hard constraints allows, where uniform noise hardly ever is.
+
+A black box says of a forbidden state that it is forbidden, and no more.  So states of several kinds
+are tried: those that the target was made with, uniform ones, ones where most sites have the same
+value, and ones that have every value equally often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from tcsis.targets.base import Target
+
+NUM_UNIFORM, NUM_SPARSE, BATCH = 2**18, 64, 2**14
+
+
+def allowed_states(target: Target, n: int, generator: torch.Generator) -> Tensor:
+    """n allowed states (n, d), some of them more than once where few are found."""
+    found: list[Tensor] = []
+    for x in candidates(target, generator):
+        found.append(x[target.log_density(x) > -torch.inf])
+        if sum(map(len, found)) >= n:
+            break
+    states = torch.cat(found)
+    if not len(states):
+        raise ValueError(
+            f"{target} forbids every state that was tried, uniform ones and ones with few changes "
+            "from a constant: expected some allowed state; pass a few as from_callable(..., "
+            "allowed=states)"
+        )
+    chosen = torch.randperm(len(states), device=states.device, generator=generator)
+    return states[chosen.repeat(-(-n // len(states)))[:n]]
+
+
+def candidates(target: Target, generator: torch.Generator) -> Iterator[Tensor]:
+    """Batches of states (n, d) to try."""
+    d, v, device = target.num_sites, target.num_values, target.device
+
+    def uniform(n: int) -> Tensor:
+        return torch.randint(v, (n, d), device=device, generator=generator)
+
+    if target.allowed is not None:
+        yield target.allowed.to(device)
+        return
+    yield uniform(BATCH)
+    share = torch.linspace(0, 1, BATCH // NUM_SPARSE, device=device).repeat_interleave(NUM_SPARSE)
+    for value in range(min(v, NUM_SPARSE)):
+        changed = torch.rand(BATCH, d, device=device, generator=generator) < share[:, None]
+        yield uniform(BATCH).where(changed, value)
+    shuffled = torch.rand(BATCH, d, device=device, generator=generator).argsort(1)
+    yield shuffled % v
+    for _ in range(NUM_UNIFORM // BATCH):
+        yield uniform(BATCH)
