@@ -34,6 +34,7 @@ study: .venv/.base
 	$(BIN)/python benchmarks/estimators.py
 	$(BIN)/python benchmarks/reverse.py
 	$(BIN)/python benchmarks/learning_free.py
+	$(BIN)/python benchmarks/zoo.py
 	$(BIN)/python benchmarks/learned.py
 	$(BIN)/python benchmarks/ablation.py
 	$(BIN)/python benchmarks/paper_presets.py
