@@ -96,8 +96,8 @@ def autoregressive(target: Target) -> Config:
     return Config(
         method=Autoregressive(width=width),
         buffer=annealed_population(target),
-        optimisation=Optimisation(batch_size=256),
-        num_steps=1_500 if n <= 24 and v == 2 else 4_000,
+        optimisation=Optimisation(learning_rate=1e-2, batch_size=256),
+        num_steps=1_000 if n <= 24 and v == 2 else 3_000 if n <= 60 else 4_000,
         num_evaluated=10_000,
     )
 

@@ -37,17 +37,20 @@ class Causal(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """All sites at once, (b, n, c) -> (b, n, v)."""
-        n = len(self.w1)
-        known = z.flatten(1).expand(n, -1, -1)  # (n, b, n·c): the same states for every site
-        a = silu(torch.baddbmm(self.b1, known, self.w1 * self.before))
+        a = silu(self.read(self.w1, z).contiguous() + self.b1)
         h = a + silu(torch.baddbmm(self.b2, a, self.w2))
         logits = torch.baddbmm(self.bias, h, self.readout)
-        return torch.baddbmm(logits, known, self.linear * self.before).transpose(0, 1)
+        return (logits + self.read(self.linear, z)).transpose(0, 1)
 
     def linear_part(self, z: Tensor) -> Tensor:
         """c_k + A_k z_<k alone, (b, n, c) -> (b, n, v)."""
-        known = z.flatten(1).expand(len(self.linear), -1, -1)
-        return torch.baddbmm(self.bias, known, self.linear * self.before).transpose(0, 1)
+        return (self.bias + self.read(self.linear, z)).transpose(0, 1)
+
+    def read(self, weights: Tensor, z: Tensor) -> Tensor:
+        """W_k z_<k of all sites k by one product, (n, n·c, w) and (b, n, c) -> (n, b, w)."""
+        known, width = z.flatten(1), weights.shape[-1]
+        side_by_side = (weights * self.before).transpose(0, 1).reshape(known.shape[1], -1)
+        return (known @ side_by_side).reshape(len(known), -1, width).transpose(0, 1)
 
     def site(self, k: int, z: Tensor) -> Tensor:
         """The logits of site k from the sites before it, (b, k, c) -> (b, v)."""
