@@ -60,8 +60,8 @@ def by_both_sides(
     so that its noise goes as the spread does.  Also gives the states to put back: every draw takes
     the place of a state with the odds of their weights.
 
-    Own draws show mass that the target does not have; the cross-entropy, -E_p[log q] but for a
-    constant, has its least value where q = p and nowhere else.
+    Own draws show mass that the target does not have; the cross-entropy, for x from p -E_p[log q]
+    but for a constant, has its least value where q = p and nowhere else.
     """
     labels, own = model.read(x), model.draw(len(x), generator)[0]
     y = torch.zeros_like(x)
@@ -70,10 +70,11 @@ def by_both_sides(
     conditionals = model.conditionals(both)
     log_q = conditionals.gather(-1, both[..., None]).double().sum((1, 2))
     gap = log_target(model, target, torch.cat([x, y])) - log_q
-    own_spread = robust_spread(gap, log_q)
+    parts = spread_parts(gap, log_q)
     log_hat = site_conditionals(model, target, x).to(conditionals.dtype)
     entropy = cross_entropy(conditionals[: len(x)], log_hat).mean()
-    loss = own_spread + own_spread.detach().clamp_max(1.0) * entropy
+    weight = parts.detach().mean().clamp_max(1.0)
+    loss = parts.mean() + weight * entropy
     return loss, exchanged(model, target, x, y, gap.detach(), generator)
 
 
@@ -100,16 +101,17 @@ def spread(log_ratio: Tensor) -> Tensor:
     return log_ratio.var() / 2
 
 
-def robust_spread(gap: Tensor, log_q: Tensor) -> Tensor:
-    """The same of gaps log p̄ - log q (b,) that are cut at ±``MOST_GAP`` about their centre: a state
-    beyond it, or forbidden, pulls at log q (b,) with that much and no more."""
+def spread_parts(gap: Tensor, log_q: Tensor) -> Tensor:
+    """What every state adds to the spread of gaps log p̄ - log q, (b,) -> (b,): half the square of
+    its distance from the centre, and linear in it beyond ``MOST_GAP``.  A forbidden state counts as
+    just beyond, and pulls at log q (b,) with ``MOST_GAP`` and no more."""
     with torch.no_grad():
         centre = gap[gap.isfinite()].median() if bool(gap.isfinite().any()) else gap.new_zeros(())
         for _ in range(NUM_CENTRED):
             centre = centre + (gap - centre).clamp(-MOST_GAP, MOST_GAP).mean()
-        far = centre - 2 * MOST_GAP + log_q
-    gap = torch.where(gap.isneginf(), far - log_q, gap)
-    return huber_loss(gap, centre.expand_as(gap), delta=MOST_GAP)
+        beyond = centre - MOST_GAP + log_q
+    gap = torch.where(gap.isneginf(), beyond - log_q, gap)
+    return huber_loss(gap, centre.expand_as(gap), delta=MOST_GAP, reduction="none")
 
 
 def exchanged(

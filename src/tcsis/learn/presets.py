@@ -25,7 +25,8 @@ MethodName = Literal["autoregressive", "self-normalized", "unbiased"]
 Maker = Callable[[Target], Config]
 
 MOST_WEIGHTS = 1_000_000
-"""Weights of a causal network's first layer, which has one set a site and pair."""
+"""Weights of a causal network's first layer, which has one set a site and pair: with more sites the
+width falls, down to 8."""
 
 
 def fast(target: Target, method: str = "autoregressive") -> Config:
@@ -89,7 +90,7 @@ def either(names: dict[str, Maker] | dict[str, Callable[..., Config]]) -> str:
 
 def autoregressive(target: Target) -> Config:
     """One small network a site, the last colour class from the target, states from an annealed
-    population, and the spread of the log weights itself as the objective."""
+    population, and an objective that looks at these and at the model's own draws."""
     target = target.sketch
     n, v = num_ordered(target), target.num_values
     width = max(8, min(64 if n <= 24 else 32, MOST_WEIGHTS // (n * n * (1 if v == 2 else v))))

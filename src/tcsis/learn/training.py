@@ -30,9 +30,9 @@ from tcsis.targets.spec import describe
 
 MOST_RESTARTS = 3
 SNAPSHOT_EVERY = 100
-NUM_TRIED, EXACT = 500, 1e-6
-"""Draws that show whether a model is exact before training, and the variance of log weights up to
-which it is."""
+NUM_WEIGHED, EXACT = 500, 1e-6
+"""States of draws and of the buffer whose weights are compared, and the variance of log weights up to
+which a model is exact before training."""
 
 
 class Run:
@@ -63,6 +63,11 @@ class Run:
         began = time.perf_counter() - self.seconds
         if self.buffer.states is None:
             self.begin()
+            self.seconds = time.perf_counter() - began
+        self.exact = not self.step and self.starts_exact()
+        if self.exact:
+            self.evaluate()
+            yield self.step
         good = self.snapshot()
         while self.progress < 1:
             loss = self.make_step()
@@ -81,18 +86,16 @@ class Run:
         self.buffer.start(self.generator)
         self.method.prepare(self.model, self.known, self.buffer, self.generator)
         self.average.load_state_dict(self.model.state_dict())
-        self.exact = self.starts_exact()
-        if self.exact:
-            self.evaluate()
 
     def starts_exact(self) -> bool:
         """Whether the weights of draws and of the buffer are all the same before any step: there is
         nothing to learn, and a step could only do harm."""
         if not self.buffer.source.follows_target:
             return False
-        draws = self.sample(NUM_TRIED, self.generator)
+        generator = make_generator(self.seed, "exactness", self.target.device)
+        draws = self.sample(NUM_WEIGHED, generator)
         assert draws.log_weight is not None
-        known = self.learned().sampler.weigh(self.buffer.all[:NUM_TRIED], self.generator)
+        known = self.learned().sampler.weigh(self.buffer.all[:NUM_WEIGHED], generator)
         return bool(torch.cat([draws.log_weight, known]).var() < EXACT)
 
     def make_step(self) -> Tensor:
@@ -168,7 +171,7 @@ class Run:
             return {}
         shares = {"leak": leak(draws.log_weight)}
         if self.buffer.source.follows_target:
-            known = self.buffer.all[: min(NUM_TRIED, self.config.num_evaluated)]
+            known = self.buffer.all[: min(NUM_WEIGHED, self.config.num_evaluated)]
             log_weight = self.learned().sampler.weigh(known, generator)
             shares["missed"] = missed(log_weight, draws.log_z)
         return shares

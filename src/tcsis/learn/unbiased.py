@@ -74,6 +74,7 @@ class Unbiased(Method[MarginalModel]):
         return self
 
     def model(self, target: Target) -> MarginalModel:
+        target = target.sketch
         trunk = self.network.trunk(target, target.num_values + 1)
         alike = self.symmetric and target.symmetries.value_permutation and target.num_values <= 3
         forms = (marginal.all_relabellings if alike else marginal.one_form)(target.num_values)

@@ -43,6 +43,10 @@ class CallableTarget(Target):
     def sketch(self) -> Target:
         return recognise(self, self.function_dtype) or self
 
+    def _place(self, device: torch.device, dtype: torch.dtype) -> None:
+        super()._place(device, dtype)
+        self.__dict__.pop("sketch", None)
+
     def relaxed_log_density(self, z: Tensor) -> Tensor:
         if self.relaxed is None:
             return super().relaxed_log_density(z)
