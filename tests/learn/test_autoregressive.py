@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 import torch
@@ -18,6 +17,7 @@ from tcsis.learn.autoregressive import (
     Autoregressive,
     AutoregressiveSampler,
     CausalLaw,
+    by_both_sides,
     by_conditionals,
     by_spread,
     log_target,
@@ -254,7 +254,11 @@ def exact_law(target: Target) -> CausalLaw:
 
 
 LATTICES = {"ising": Ising(2, 0.25, 0.3, **DOUBLE), "potts": Potts(2, 3, 0.5, **DOUBLE)}
-OBJECTIVES = {"cross-entropy": by_conditionals, "spread": by_spread}
+OBJECTIVES = {
+    "both-sides": by_both_sides,
+    "spread": by_spread,
+    "cross-entropy": by_conditionals,
+}
 
 
 @pytest.mark.parametrize("lattice", LATTICES)
@@ -263,22 +267,21 @@ def test_objectives_are_least_at_the_exact_law(name: str, lattice: str) -> None:
     target = LATTICES[lattice]
     model, table = exact_law(target), Enumeration(target)
     x = table.states(torch.arange(table.num_states))
-    compare = partial(OBJECTIVES[name], model, target)
+    compare = OBJECTIVES[name]
 
     def mean_loss() -> Tensor:
         """Under p; the spread, which compares the states of a batch, over all of them at once."""
-        if name == "spread":
-            return compare(x)
-        return torch.stack(
-            [p * compare(row[None]) for row, p in zip(x, table.p, strict=True)]
-        ).sum()
+        if name != "cross-entropy":
+            return compare(model, target, x, torch.Generator().manual_seed(0))[0]
+        parts = [compare(model, target, row[None], torch.Generator())[0] for row in x]
+        return (table.p * torch.stack(parts)).sum()
 
     generator = torch.Generator().manual_seed(0)
     least = mean_loss()
     least.backward()
     for key, weights in model.named_parameters():
         assert weights.grad is None or weights.grad.abs().max() < 1e-9, key
-    if name == "spread":  # cross-entropy compares with single draws, and so is never zero
+    if name != "cross-entropy":  # which compares with single draws, and so is never zero
         assert least.abs().item() < 1e-12
     for key, weights in model.named_parameters():
         if weights.grad is None or key.endswith(("w1", "b1", "w2", "b2")):
@@ -294,12 +297,17 @@ def test_objectives_are_least_at_the_exact_law(name: str, lattice: str) -> None:
         assert mean_loss() > least.detach() + 1e-4
 
 
-def test_a_batch_puts_its_states_back() -> None:
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_batch_puts_its_states_back(objective: str) -> None:
+    """As they were, or, where the model's own draws are weighed anyway, exchanged for these: at the
+    exact law for all of them."""
     target = LATTICES["ising"]
     x = Enumeration(target).states(torch.arange(16))
     buffer = Buffer(presets.tiny(target).buffer, target)
-    _, back = Autoregressive().loss(exact_law(target), target, buffer)(x, torch.Generator())
-    assert torch.equal(back, x)
+    method = Autoregressive(objective=OBJECTIVES[objective])
+    _, back = method.loss(exact_law(target), target, buffer)(x, torch.Generator().manual_seed(0))
+    assert back.shape == x.shape
+    assert torch.equal(back, x) == (objective != "both-sides")
 
 
 def test_the_spread_is_half_the_variance() -> None:

@@ -169,7 +169,7 @@ def test_a_changed_config_is_checked_and_keeps_the_rest() -> None:
         ({"method": {"kind": "biased"}}, r"config\.method\.kind is 'biased': expected one of"),
         (
             {"method": {"objective": "path"}},
-            "'path' is none of spread, cross-entropy",
+            "'path' is none of both-sides, spread, cross-entropy",
         ),
         ({"buffer": {"kind": "gibbs"}}, r"buffer\.kind is 'gibbs': expected one of 'uniform'"),
         (

@@ -11,16 +11,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "mathematics.md"
 
 @pytest.mark.statistical
 def test_schedules_and_steps_do_what_the_page_says() -> None:
-    """Fixed seeds.  The promised ESS is met within 0.1, many σ; the energy of exact draws within
-    4.5 standard errors, one false alarm in 140,000, and that of two large steps is not."""
+    """Fixed seeds.  The promised ESS is met within 0.1, many σ."""
     found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(found) == 4
+    assert len(found) == 3
     names: dict[str, Any] = {}
     for block in found:
         exec(compile(block, str(PAGE), "exec"), names)  # one after the other, as read
     assert names["draws"].ess == pytest.approx(names["plan"].ess, abs=0.1)
     assert names["draws"].num_network_calls == 3_000
     assert names["second"].ess > names["plain"].ess
-    truth, (exactly, leaps) = names["table"].mean_energy, names["energies"]
-    error = float(names["target"].log_density(names["exactly"].x).std()) / 200**0.5
-    assert abs(exactly - truth) < 4.5 * error < abs(leaps - truth)

@@ -2,7 +2,7 @@
 
 On a tree the conditionals are known, and linear in what is known of the sites before.  Elsewhere
 the linear part and the biases, c_k + A_k z_<k, are fitted to the cross-entropy with the identity's
-conditionals on states of the buffer, which is convex, and the rest of the network starts from there.
+conditionals on states of the buffer, which is convex; the rest of the network starts from there.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def population_annealing(
     num_draws: int,
     log_volume: float,
 ) -> Population:
-    """A population from states x (n, d) that are uniform among ``log_volume`` of them, resampled and
-    moved at every rung, and observed ``num_draws`` times at the last one, ``steps_per_rung`` steps
-    apart."""
+    """A population from states x (n, d), uniform among as many as ``log_volume`` is the logarithm
+    of, resampled and moved at every rung, and observed ``num_draws`` times at the last one,
+    ``steps_per_rung`` steps apart."""
     begin = time.perf_counter()
     n, log_z = len(x), log_volume
     family = torch.arange(n)

@@ -56,7 +56,7 @@ class PairGibbs:
     """One step: ⌈d/2⌉ times a random pair of sites, every chain its own, forgets its values and
     draws both anew given all others, from V² states.
 
-    It crosses where no single site can move: a number of sites that are on, a parity, a permutation.
+    It crosses where no single site can move: a number of sites that are on, a parity, permutations.
     With more than ``MOST_VALUES`` values the pair is exchanged or left.
     """
 

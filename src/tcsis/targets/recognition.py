@@ -5,7 +5,7 @@ Around an allowed state x° with values u, w set at sites i, j,
     h_i[u] = f(x°; i = u) - f(x°)
     J_ij[u, w] = f(x°; i = u, j = w) - f(x°; i = u) - f(x°; j = w) + f(x°),
 
-f being log p̄: if f is pairwise, these tables are f, and d²V²/2 evaluations tell everything about it.
+f being log p̄: if f is pairwise, these tables are f, and d²V²/2 evaluations tell all about it.
 Whether it is can be tried, never proved.  So what is recognised serves where nothing depends on it
 for being right: which sites interact, states and ratios to train with.  Weights and answers always
 come from the function itself.
@@ -22,7 +22,7 @@ from tcsis.targets.pairwise import Pairwise
 FORBIDDEN = -60.0
 """Stands in the tables for -inf: as good as impossible, and yet a number."""
 MOST_PROBES, CHUNK = 2**20, 2**16
-NUM_TRIPLES, NUM_STATES, NUM_SWEEPS = 64, 256, 8
+NUM_BASES, NUM_TRIPLES, NUM_STATES, NUM_SWEEPS = 4, 64, 256, 8
 ROUNDING = 256
 """Units of rounding that a sum of many terms may be off by."""
 
@@ -32,8 +32,7 @@ def recognise(target: Target, precision: torch.dtype) -> Pairwise | None:
 
     ``precision`` is that of the function, in which its values are rounded.
     """
-    d, v = target.num_sites, target.num_values
-    if d * (d - 1) // 2 * (v - 1) ** 2 > MOST_PROBES:
+    if most_probes(target.num_sites, target.num_values) > MOST_PROBES:
         return None
     base = find_base(target)
     if base is None:
@@ -45,13 +44,19 @@ def recognise(target: Target, precision: torch.dtype) -> Pairwise | None:
     return found if agrees(target, found, states_to_try(found, base), probe.rounding) else None
 
 
+def most_probes(d: int, v: int) -> int:
+    """Evaluations that it takes to recognise a target, or a few more."""
+    around = d * (v - 1) + 2
+    pairs = d * (d - 1) // 2 * (v - 1) ** 2
+    return (3 * NUM_BASES + 1) * around + pairs + 4 * (NUM_TRIPLES + NUM_STATES)
+
+
 def find_base(target: Target) -> Tensor | None:
-    """A state (d,) with no forbidden neighbour: a constant one, one known to be allowed, or a random
-    one."""
+    """A state (d,) with no forbidden neighbour: a constant one, one known to be allowed, or any."""
     d, v = target.num_sites, target.num_values
-    constant = torch.arange(v)[:, None].expand(v, d)
-    random = torch.randint(v, (4, d), generator=torch.Generator().manual_seed(0))
-    known = random[:0] if target.allowed is None else target.allowed[:4].cpu()
+    constant = torch.arange(min(v, NUM_BASES))[:, None].expand(-1, d)
+    random = torch.randint(v, (NUM_BASES, d), generator=torch.Generator().manual_seed(0))
+    known = random[:0] if target.allowed is None else target.allowed[:NUM_BASES].cpu()
     for x in torch.cat([constant, known, random]).to(target.device):
         if bool(target._log_density(x[None]).isfinite()) and bool(
             target._log_ratios(x[None]).isfinite().all()

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -199,18 +200,24 @@ def test_from_training_to_a_passed_gate(trained: Path, tmp_path: Path, tcsis_cli
     assert "correlation" in evaluated.out
 
 
-def test_an_untrained_checkpoint_fails_the_gate(
+def test_a_bad_checkpoint_fails_the_gate(
     untrained: Path, tmp_path: Path, tcsis_cli: Callable
 ) -> None:
-    new = tmp_path / "new"
-    assert tcsis_cli("sample", untrained, "--n", "2000", "--out", new).code == 0
+    """Spins that are drawn against their neighbours."""
+    run, new = tmp_path / "run", tmp_path / "new"
+    shutil.copytree(untrained, run)
+    model = tcsis.load(run / "checkpoint")
+    with torch.no_grad():
+        model.module.network.linear.neg_()
+    model.save(run / "checkpoint")
+    assert tcsis_cli("sample", run, "--n", "2000", "--out", new).code == 0
     outcome = tcsis_cli("evaluate", new, "--max-error", "0.01")
     assert outcome.code == 5
     assert "above --max-error 0.01" in outcome.err
     assert "Traceback" not in outcome.err
     outcome = tcsis_cli("evaluate", new, "--min-ess", "0.9", "--json")
     assert outcome.code == json.loads(outcome.out)["exit_code"] == 5
-    outcome = tcsis_cli("sample", untrained, "--n", "2000", "--max-error", "0.01", "--json")
+    outcome = tcsis_cli("sample", run, "--n", "2000", "--max-error", "0.01", "--json")
     assert outcome.code == 5
     assert json.loads(outcome.out)["missed"]
 

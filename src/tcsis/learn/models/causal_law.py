@@ -101,7 +101,7 @@ class CausalLaw(nn.Module):
     def complete(
         self, target: Target, x: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """The sites of the last class drawn given all others, (b, d), and log of their law, (b,)."""
+        """The sites of the last class drawn given all others, (b, d), and their log law, (b,)."""
         if self.last is None:
             return x, torch.zeros(len(x), dtype=torch.float64, device=x.device)
         log_p = self.last_law(target, x)

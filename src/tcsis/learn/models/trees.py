@@ -12,7 +12,6 @@ one-hot vector of u.
 from __future__ import annotations
 
 import networkx
-import torch
 from torch import Tensor
 
 from tcsis.targets.base import Target
