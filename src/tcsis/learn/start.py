@@ -42,18 +42,19 @@ def fit_linear(model: CausalLaw, x: Tensor, log_hat: Tensor) -> None:
     """Linear part and biases to estimates log p̂(x_k = label | others), (b, n, v), at states
     x (b, d), by L-BFGS."""
     network, labels = model.network, model.read(x)
-    log_hat = log_hat.to(network.w1.dtype)
+    log_hat = log_hat.double()  # as the loss, whose digits tell when the fit is done
     z, seen = model.embed(labels), num_seen(labels)
     fitted = [network.linear, network.bias]
     optimiser = torch.optim.LBFGS(
-        fitted, max_iter=NUM_ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
-    )
+        fitted, max_iter=NUM_ITERATIONS, history_size=10, line_search_fn="strong_wolfe",
+        tolerance_change=1e-12,
+    )  # fmt: skip
 
     def loss() -> Tensor:
         optimiser.zero_grad()
         logits = model.labels.tie(against_first(network.linear_part(z)), seen)
-        entropy = cross_entropy(logits.log_softmax(-1), log_hat).mean()
-        total = entropy + RIDGE * (network.linear * network.before).square().sum()
+        entropy = cross_entropy(logits.double().log_softmax(-1), log_hat).mean()
+        total = entropy + RIDGE * (network.linear * network.before).double().square().sum()
         total.backward()
         return total.detach()
 
