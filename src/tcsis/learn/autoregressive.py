@@ -43,6 +43,9 @@ from tcsis.targets.pairwise import Pairwise
 BATCH_SIZE = 16_384
 NUM_PREFIXES = 256
 """Of exact draws, at which conditionals are compared with exact ones."""
+MOST_DENSITIES, FEWEST = 2**15, 8
+"""Evaluations of a black box that the conditionals of a batch may cost, and the fewest states that
+are asked for them."""
 MOST_GAP = 8.0
 """Log weights are cut at this distance from their centre: e^8 is as good as never or always."""
 NUM_CENTRED = 4
@@ -56,9 +59,9 @@ def by_both_sides(
     model: CausalLaw, target: Target, x: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """The spread of the log weights over states x (b, d) of the buffer and as many draws of the
-    model's own, and the cross-entropy with the identity's conditionals, at the weight min(1, spread)
-    so that its noise goes as the spread does.  Also gives the states to put back: every draw takes
-    the place of a state with the odds of their weights.
+    model's own, and the cross-entropy with the identity's conditionals, at the weight
+    min(1, spread) so that its noise goes as the spread does.  Also gives the states to put back:
+    every draw takes the place of a state with the odds of their weights.
 
     Own draws show mass that the target does not have; the cross-entropy, for x from p -E_p[log q]
     but for a constant, has its least value where q = p and nowhere else.
@@ -71,8 +74,9 @@ def by_both_sides(
     log_q = conditionals.gather(-1, both[..., None]).double().sum((1, 2))
     gap = log_target(model, target, torch.cat([x, y])) - log_q
     parts = spread_parts(gap, log_q)
-    log_hat = site_conditionals(model, target, x).to(conditionals.dtype)
-    entropy = cross_entropy(conditionals[: len(x)], log_hat).mean()
+    some = max(FEWEST, min(len(x), int(MOST_DENSITIES / target.ratios_cost)))
+    log_hat = site_conditionals(model, target, x[:some]).to(conditionals.dtype)
+    entropy = cross_entropy(conditionals[: len(log_hat)], log_hat).mean()
     weight = parts.detach().mean().clamp_max(1.0)
     loss = parts.mean() + weight * entropy
     return loss, exchanged(model, target, x, y, gap.detach(), generator)

@@ -24,6 +24,8 @@ from tcsis.targets.pairwise import Pairwise
 MethodName = Literal["autoregressive", "self-normalized", "unbiased"]
 Maker = Callable[[Target], Config]
 
+MOST_DENSITIES = 2**26
+"""Evaluations of a black box that annealing a population may cost."""
 MOST_WEIGHTS = 1_000_000
 """Weights of a causal network's first layer, which has one set a site and pair: with more sites the
 width falls, down to 8."""
@@ -199,8 +201,11 @@ def annealed_population(target: Target) -> PopulationAnnealing:
     costs densities."""
     if isinstance(target, Pairwise):
         return PopulationAnnealing(size=4_096, every=4)
+    num_rungs, steps_per_rung = 40, 2
+    sweeps = num_rungs * steps_per_rung * target.num_sites * target.num_values
+    size = max(256, min(2_048, MOST_DENSITIES // sweeps))
     return PopulationAnnealing(
-        size=2_048, num_rungs=40, steps_per_rung=2, every=8, num_moved=256
+        size=size, num_rungs=num_rungs, steps_per_rung=steps_per_rung, every=8, num_moved=256
     )
 
 

@@ -20,6 +20,7 @@ from tcsis.basics.checks import make_generator
 from tcsis.draws import Draws
 from tcsis.judging.evaluation import evaluate
 from tcsis.judging.weights import leak, missed
+from tcsis.learn import modes
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.config import Config
 from tcsis.learn.descent import DivergedError, move_average, rate_share
@@ -31,8 +32,8 @@ from tcsis.targets.spec import describe
 MOST_RESTARTS = 3
 SNAPSHOT_EVERY = 100
 NUM_WEIGHED, EXACT = 500, 1e-6
-"""States of draws and of the buffer whose weights are compared, and the variance of log weights up to
-which a model is exact before training."""
+"""States of draws and of the buffer whose weights are compared, and the variance of log weights up
+to which a model is exact before training."""
 
 
 class Run:
@@ -161,6 +162,8 @@ class Run:
         if exact.quick(self.target) and self.target.lattice is not None:
             row = evaluate(draws, self.target)["correlation"]
             record |= {"error": row.error, "floor": row.floor}
+        if self.progress >= 1:
+            record |= self.compare_modes(draws)
         # a draw of weight zero makes the ELBO -inf, which no file of JSON can hold
         self.history.append({k: x for k, x in record.items() if x is not None and math.isfinite(x)})
 
@@ -175,6 +178,18 @@ class Run:
             log_weight = self.learned().sampler.weigh(known, generator)
             shares["missed"] = missed(log_weight, draws.log_z)
         return shares
+
+    def compare_modes(self, draws: Draws) -> dict[str, float]:
+        """The shares of one side that buffer and model have; a warning where they differ."""
+        if not self.buffer.source.follows_target:
+            return {}
+        both = modes.shares(self.buffer.all, draws, self.target.num_values)
+        if both is None:
+            return {}
+        said = modes.warning(*both)
+        if said is not None:
+            Console(stderr=True).print(said)
+        return {"buffer_share": both[0], "model_share": both[1]}
 
     # -- divergence ------------------------------------------------------------------------------
 

@@ -143,7 +143,9 @@ def check_allowed(target: Target, x: Tensor) -> Tensor:
     x = target.check(torch.as_tensor(x).to(target.device)).reshape(-1, target.num_sites)
     forbidden = target._log_density(x).isneginf()
     if bool(forbidden.any()) or not len(x):
-        which = f"forbidden state {x[int(forbidden.nonzero()[0])].tolist()}" if len(x) else "no state"
+        which = (
+            f"forbidden state {x[int(forbidden.nonzero()[0])].tolist()}" if len(x) else "no state"
+        )
         raise ValueError(f"allowed has {which}: expected states where log_density is finite")
     return x
 

@@ -13,6 +13,8 @@ come from the function itself.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -23,8 +25,8 @@ FORBIDDEN = -60.0
 """Stands in the tables for -inf: as good as impossible, and yet a number."""
 MOST_PROBES, CHUNK = 2**20, 2**16
 NUM_BASES, NUM_TRIPLES, NUM_STATES, NUM_SWEEPS = 4, 64, 256, 8
-ROUNDING = 256
-"""Units of rounding that a sum of many terms may be off by."""
+ROUNDING = 32
+"""Units of rounding a site that a sum of many terms may be off by."""
 
 
 def recognise(target: Target, precision: torch.dtype) -> Pairwise | None:
@@ -74,7 +76,8 @@ class Probe:
         self.here = target._log_density(base[None])[0].double()
         self.single = target._log_ratios(base[None])[0].double() + self.here
         largest = 1 + float(self.single.abs().max())
-        self.rounding = ROUNDING * torch.finfo(precision).eps * largest * target.num_sites
+        self.unit = 8 * torch.finfo(precision).eps * largest  # four values of f are in an entry
+        self.rounding = ROUNDING * self.unit * target.num_sites
 
     def at(self, sites: Tensor, values: Tensor) -> Tensor:
         """f with some sites set, (n, k) and (n, k) -> (n,)."""
@@ -117,11 +120,32 @@ class Probe:
         rows = torch.arange(len(edges), device=device)[:, None]
         couplings[rows, values[..., 0], values[..., 1]] = strength.reshape(values.shape[:2])
         felt = couplings.abs().amax((1, 2)) > self.rounding
+        edges, couplings, fields = edges[felt], couplings[felt], self.single - self.here
+        if bool((couplings > FORBIDDEN).all()):
+            couplings, fields = centred(edges, rounded(couplings, self.unit), fields)
+            couplings = rounded(couplings, self.unit / 8)
+            level = fields.mean(1, keepdim=True)
+            flat = (fields - level).abs().amax(1, keepdim=True) < self.unit * d / 2
+            fields = torch.where(flat, level, fields)
         return Pairwise(
-            edges[felt].cpu(), couplings[felt].cpu(), (self.single - self.here).cpu(),
-            constant=float(self.here), lattice=self.target.lattice, device=device,
-            dtype=torch.float64,
+            edges.cpu(), couplings.cpu(), fields.cpu(), constant=float(self.here),
+            lattice=self.target.lattice, device=device, dtype=torch.float64,
         )  # fmt: skip
+
+
+def centred(edges: Tensor, couplings: Tensor, fields: Tensor) -> tuple[Tensor, Tensor]:
+    """The same density with tables whose rows and columns sum to zero, in which the symmetry of the
+    values shows, whatever the state that was probed."""
+    rows, columns = couplings.mean(2), couplings.mean(1)  # (m, v)
+    mean = rows.mean(1, keepdim=True)
+    fields = fields.index_add(0, edges[:, 0], rows - mean).index_add(0, edges[:, 1], columns)
+    return couplings - rows[:, :, None] - columns[:, None] + mean[..., None], fields
+
+
+def rounded(values: Tensor, unit: float) -> Tensor:
+    """To multiples of the power of two below ``unit``."""
+    step = 2.0 ** math.floor(math.log2(unit))
+    return (values / step).round() * step
 
 
 def states_to_try(found: Pairwise, base: Tensor) -> Tensor:

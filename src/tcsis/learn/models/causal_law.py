@@ -111,6 +111,7 @@ class CausalLaw(nn.Module):
     def last_law(self, target: Target, x: Tensor) -> Tensor:
         """log p(x_i = v | the others) at the sites of the last class, (b, d) -> (b, k, v).  Where
         the target is sketched the sketch gives it: a law like any other, with weights to match."""
+        assert self.last is not None
         t = self.schedule.times[-1].to(x.device)
         return class_law(target.sketch, UniformNoise(self.num_values), x, t, self.last)
 
