@@ -68,6 +68,26 @@ def test_only_sites_that_interact_are_joined() -> None:
     assert target.sketch.edges.tolist() == [[0, 2]]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("field", [0.0, 0.01])
+@pytest.mark.parametrize("v", [2, 3])
+def test_the_symmetry_of_the_values_shows(v: int, field: float, dtype: torch.dtype) -> None:
+    """On a ring of eight where like values attract; a weak field at one site breaks it."""
+
+    def log_density(x: Tensor) -> Tensor:
+        alike = (x == x.roll(1, 1)).to(dtype).sum(1)
+        return 0.7 * alike + field * (x[:, 3] == 1).to(dtype) - 2
+
+    target = from_callable(log_density, 8, v)
+    sketch = target.sketch
+    assert isinstance(sketch, Pairwise)
+    assert len(sketch.edges) == 8
+    assert sketch.symmetries.value_permutation == (field == 0)
+    x = all_states(target)
+    gap = sketch.log_density(x) - target.log_density(x)
+    assert float(gap.abs().max()) < (1e-11 if dtype == torch.float64 else 1e-4)
+
+
 def with_three(d: int, v: int, strength: float) -> Density:
     pairwise = random_pairwise(d, v)
     return lambda x: pairwise(x) + strength * (x[:, :3] == 1).all(1)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from tcsis.targets.base import Target
+from tcsis.targets.base import MAX_CHUNK_TOKENS, Target
 
 NUM_UNIFORM, NUM_SPARSE, BATCH = 2**18, 64, 2**14
 
@@ -38,19 +38,21 @@ def allowed_states(target: Target, n: int, generator: torch.Generator) -> Tensor
 def candidates(target: Target, generator: torch.Generator) -> Iterator[Tensor]:
     """Batches of states (n, d) to try."""
     d, v, device = target.num_sites, target.num_values, target.device
+    batch = max(NUM_SPARSE, min(BATCH, MAX_CHUNK_TOKENS // d))
 
-    def uniform(n: int) -> Tensor:
-        return torch.randint(v, (n, d), device=device, generator=generator)
+    def uniform() -> Tensor:
+        return torch.randint(v, (batch, d), device=device, generator=generator)
+
+    def keys() -> Tensor:
+        return torch.rand(batch, d, device=device, generator=generator)
 
     if target.allowed is not None:
         yield target.allowed.to(device)
         return
-    yield uniform(BATCH)
-    share = torch.linspace(0, 1, BATCH // NUM_SPARSE, device=device).repeat_interleave(NUM_SPARSE)
+    yield uniform()
+    share = torch.linspace(0, 1, batch, device=device)[:, None]
     for value in range(min(v, NUM_SPARSE)):
-        changed = torch.rand(BATCH, d, device=device, generator=generator) < share[:, None]
-        yield uniform(BATCH).where(changed, value)
-    shuffled = torch.rand(BATCH, d, device=device, generator=generator).argsort(1)
-    yield shuffled % v
+        yield uniform().where(keys() < share, value)
+    yield keys().argsort(1) % v
     for _ in range(NUM_UNIFORM // BATCH):
-        yield uniform(BATCH)
+        yield uniform()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tcsis.mcmc.kernel import State, random_sites, set_site
 from tcsis.noise import draw_categorical
-from tcsis.targets.base import Target
+from tcsis.targets.base import MAX_CHUNK_TOKENS, Target
 
 MOST_VALUES = 16
 
@@ -76,20 +76,29 @@ class PairGibbs:
 def draw_pair(target: Target, x: Tensor, generator: torch.Generator | None) -> Tensor:
     """A random pair of sites of every chain drawn given all others, (..., d) -> (..., d)."""
     keys = torch.rand(x.shape, device=x.device, generator=generator)
-    sites = keys.topk(2, -1).indices[..., None, :]  # (..., 1, 2)
-    old = x.gather(-1, sites[..., 0, :])[..., None, :]
+    sites = keys.topk(2, -1).indices  # (..., 2)
     if target.num_values <= MOST_VALUES:
         values = torch.arange(target.num_values, device=x.device)
         new = torch.cartesian_prod(values, values).expand(*x.shape[:-1], -1, -1)
     else:
-        new = torch.cat([old, old.flip(-1)], -2)
-    there = x[..., None, :].expand(*new.shape[:-1], x.shape[-1])
-    there = there.scatter(-1, sites.expand_as(new), new)  # (..., states, d)
-    log_p = target.log_density(there.movedim(-2, 0)).movedim(0, -1)  # a scale a chain fits so
+        old = x.gather(-1, sites)
+        new = torch.stack([old, old.flip(-1)], -2)
+    parts = [
+        target.log_density(placed(x, sites, some))
+        for some in new.split(max(1, MAX_CHUNK_TOKENS // x.numel()), -2)
+    ]
+    log_p = torch.cat(parts).movedim(0, -1)  # (..., states)
     # where all are forbidden any will do, as in every walk outside the support
     log_p = log_p.where(~log_p.isneginf().all(-1, keepdim=True), 0.0)
     chosen = draw_categorical(log_p, generator=generator)[..., None, None]
-    return there.gather(-2, chosen.expand(*x.shape[:-1], 1, x.shape[-1])).squeeze(-2)
+    return x.scatter(-1, sites, new.gather(-2, chosen.expand(*sites.shape[:-1], 1, 2)).squeeze(-2))
+
+
+def placed(x: Tensor, sites: Tensor, new: Tensor) -> Tensor:
+    """x with a pair of sites at each of k pairs of values, (..., d), (..., 2) and (..., k, 2) ->
+    (k, ..., d): a scale a chain fits so."""
+    new = new.movedim(-2, 0)
+    return x.expand(len(new), *x.shape).scatter(-1, sites.expand_as(new), new)
 
 
 def colour_classes(target: Target) -> list[Tensor]:

@@ -13,8 +13,6 @@ come from the function itself.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -121,31 +119,28 @@ class Probe:
         couplings[rows, values[..., 0], values[..., 1]] = strength.reshape(values.shape[:2])
         felt = couplings.abs().amax((1, 2)) > self.rounding
         edges, couplings, fields = edges[felt], couplings[felt], self.single - self.here
-        if bool((couplings > FORBIDDEN).all()):
-            couplings, fields = centred(edges, rounded(couplings, self.unit), fields)
-            couplings = rounded(couplings, self.unit / 8)
-            level = fields.mean(1, keepdim=True)
-            flat = (fields - level).abs().amax(1, keepdim=True) < self.unit * d / 2
-            fields = torch.where(flat, level, fields)
+        couplings, fields = evened(edges, couplings, fields, tolerance=self.unit * d / 2)
         return Pairwise(
             edges.cpu(), couplings.cpu(), fields.cpu(), constant=float(self.here),
             lattice=self.target.lattice, device=device, dtype=torch.float64,
         )  # fmt: skip
 
 
-def centred(edges: Tensor, couplings: Tensor, fields: Tensor) -> tuple[Tensor, Tensor]:
-    """The same density with tables whose rows and columns sum to zero, in which the symmetry of the
-    values shows, whatever the state that was probed."""
+def evened(
+    edges: Tensor, couplings: Tensor, fields: Tensor, tolerance: float
+) -> tuple[Tensor, Tensor]:
+    """The same density as b·([u = w] - 1/V) a pair and fields without slope, where it is that but
+    for rounding, so that the symmetry of the values shows whatever the state that was probed."""
+    v = fields.shape[1]
     rows, columns = couplings.mean(2), couplings.mean(1)  # (m, v)
     mean = rows.mean(1, keepdim=True)
-    fields = fields.index_add(0, edges[:, 0], rows - mean).index_add(0, edges[:, 1], columns)
-    return couplings - rows[:, :, None] - columns[:, None] + mean[..., None], fields
-
-
-def rounded(values: Tensor, unit: float) -> Tensor:
-    """To multiples of the power of two below ``unit``."""
-    step = 2.0 ** math.floor(math.log2(unit))
-    return (values / step).round() * step
+    centred = couplings - rows[:, :, None] - columns[:, None] + mean[..., None]
+    felt = fields.index_add(0, edges[:, 0], rows - mean).index_add(0, edges[:, 1], columns)
+    level = felt.mean(1, keepdim=True)
+    strength = centred.diagonal(dim1=1, dim2=2).sum(1) / (v - 1)
+    even = strength[:, None, None] * (torch.eye(v, device=edges.device, dtype=fields.dtype) - 1 / v)
+    apart = torch.cat([(centred - even).flatten(), (felt - level).flatten()]).abs().max()
+    return (even, level.expand_as(felt)) if float(apart) < tolerance else (couplings, fields)
 
 
 def states_to_try(found: Pairwise, base: Tensor) -> Tensor:
