@@ -182,6 +182,7 @@ def test_what_starts_exact_is_left_alone(tmp_path: Path) -> None:
     assert record["ess"] == pytest.approx(1)
     draws = model.sample(500)
     assert float(draws.log_weight.std()) < 1e-3
+    assert model.num_density_calls >= 500  # that it is exact was seen at draws
     assert draws.log_z == pytest.approx(Enumeration(CHAIN).log_z, abs=1e-4)
     assert load(tmp_path / "checkpoint", CHAIN).history == model.history
 

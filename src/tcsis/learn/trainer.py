@@ -66,6 +66,7 @@ def train(
                 keeper.save_now_and_then()
                 show(run.progress, said(run.last_loss, run.history))
         finally:
+            run.num_density_calls = before + cost.densities
             keeper.save()
     return run.learned()
 
