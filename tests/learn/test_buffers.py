@@ -19,7 +19,7 @@ from tcsis.learn.buffers import (
     Uniform,
     noise,
 )
-from tcsis.targets import Ising, Potts, Target
+from tcsis.targets import Ising, Potts, Target, from_callable
 
 TARGET = Ising(3, 0.4)
 TABLE = Enumeration(TARGET)
@@ -173,3 +173,22 @@ def test_wrong_sizes_are_refused() -> None:
     for source in (Uniform, Chains, ModelAndNoise, PopulationAnnealing):
         with pytest.raises(ValueError, match="size"):
             source(size=0)
+
+
+def test_a_population_leaves_the_allowed_state_it_starts_from() -> None:
+    """Three of six sites are on, so that single sites cannot move; all 20 states are reached, in the
+    start and by refreshes from one of them."""
+    first = torch.tensor([1, 1, 1, 0, 0, 0])
+    target = from_callable(
+        lambda x: torch.where(x.sum(1) == 3, 0.1 * x[:, 0].double(), -torch.inf), 6, 2,
+        allowed=first,
+    )  # fmt: skip
+    source = PopulationAnnealing(size=400, num_rungs=3, steps_per_rung=2)
+    own = generator()
+    x = source.start(target, own)
+    assert len(x.unique(dim=0)) == 20
+    x = first.repeat(400, 1)
+    for _ in range(4):
+        x = source.refresh(target, x, all_ones, own)
+    assert len(x.unique(dim=0)) == 20
+    assert target.log_density(x).isfinite().all()
