@@ -176,8 +176,8 @@ def test_wrong_sizes_are_refused() -> None:
 
 
 def test_a_population_leaves_the_allowed_state_it_starts_from() -> None:
-    """Three of six sites are on, so that single sites cannot move; all 20 states are reached, in the
-    start and by refreshes from one of them."""
+    """Three of six sites are on, so that single sites cannot move; all 20 states are reached, in
+    the start and by refreshes from one of them."""
     first = torch.tensor([1, 1, 1, 0, 0, 0])
     target = from_callable(
         lambda x: torch.where(x.sum(1) == 3, 0.1 * x[:, 0].double(), -torch.inf), 6, 2,
