@@ -323,3 +323,30 @@ def test_the_spread_vanishes_state_by_state() -> None:
     assert slope.abs().max() < 1e-12
     (slope,) = torch.autograd.grad(spread(log_p + tilt - log_q), log_q)
     assert slope.abs().min() > 1e-3
+
+
+def test_the_last_site_of_a_black_box_comes_from_the_target(awake: Callable) -> None:
+    """An even number of ones, which no network has learned: the last site knows."""
+
+    def even(x: Tensor) -> Tensor:
+        return torch.where(x.sum(1) % 2 == 0, 0.3 * x[:, 0].double(), -torch.inf)
+
+    target = from_callable(even, 6, 2)
+    model = awake(Autoregressive(width=4).model(target), seed=3, scale=0.7)
+    draws = model.sample(target, 500, torch.Generator().manual_seed(0))
+    assert draws.log_weight is not None and bool(draws.log_weight.isfinite().all())
+    x = Enumeration(target).states(torch.arange(64))
+    log_w = model.log_weight(target, x)
+    allowed = even(x) > -torch.inf
+    # Σ q·w over the allowed states is Z, and q has no mass elsewhere
+    log_q = even(x)[allowed] - log_w[allowed]
+    assert float(log_q.exp().sum()) == pytest.approx(1, abs=1e-5)
+    assert bool(log_w[~allowed].isneginf().all())
+
+
+def test_where_all_values_are_forbidden_a_draw_has_no_weight(awake: Callable) -> None:
+    target = from_callable(lambda x: torch.where(x.sum(1) == 1, 0.0, -torch.inf).double(), 5, 2)
+    model = awake(Autoregressive(width=4).model(target), seed=3, scale=0.7)
+    draws = model.sample(target, 500, torch.Generator().manual_seed(0))
+    assert draws.log_weight is not None and not bool(draws.log_weight.isnan().any())
+    assert bool((draws.log_weight.isfinite() == (draws.x.sum(1) == 1)).all())

@@ -35,7 +35,8 @@ from tcsis.learn.objectives import cross_entropy
 from tcsis.learn.start import fit_linear, num_fitted, set_tree
 from tcsis.mcmc.kernel import decide
 from tcsis.noise import UniformNoise, log_sum
-from tcsis.reverse.schedules import Schedule, farthest_point, last_class, remaining
+from tcsis.reverse.loop import class_terms
+from tcsis.reverse.schedules import Schedule, farthest_point, last_sites, remaining
 from tcsis.reverse.steps import Denoiser, Step, tweedie
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
@@ -134,11 +135,10 @@ def exchanged(
 def log_target(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
     """log of p̄ summed over the last class, (b, d) -> (b,) float64, given the other sites of x:
     p̄(x)·Π_{i in last} Σ_v p̄(x with i set to v)/p̄(x)."""
-    log_p = target.log_density(x).double()
     if model.last is None:
-        return log_p
-    ratios = target.log_ratios(x).double()[:, model.last]
-    return log_p + log_sum(ratios).sum(1)
+        return target.log_density(x).double()
+    summed = log_sum(class_terms(target, x, model.last)).sum(1)
+    return summed if len(model.last) == 1 else summed + target.log_density(x).double()
 
 
 def site_conditionals(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ class Autoregressive(Method[CausalLaw]):
             model = CausalLaw(v, torch.tensor(list(parent)), None, labels, self.width)
             set_tree(model, known, parent)
             return model
-        last = None if known.colouring is None else last_class(known)
+        last = last_sites(known)
         sites = None if last is None else remaining(target.num_sites, last)
         return CausalLaw(v, farthest_point(known, sites), last, labels, self.width)
 

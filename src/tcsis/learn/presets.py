@@ -17,7 +17,7 @@ from tcsis.learn.preconditioning import CrowdTerm
 from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
 from tcsis.learn.unbiased import Unbiased
-from tcsis.reverse.schedules import last_class
+from tcsis.reverse.schedules import last_sites
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
 
@@ -220,6 +220,5 @@ def site_network(target: Target, width: int) -> AnyTrunk:
 
 def num_ordered(target: Target) -> int:
     """Sites that the autoregressive method draws one by one."""
-    if target.colouring is None or parents(target) is not None:
-        return target.num_sites
-    return target.num_sites - len(last_class(target))
+    last = None if parents(target) is not None else last_sites(target)
+    return target.num_sites - (0 if last is None else len(last))

@@ -90,9 +90,22 @@ def draw_class(
 def class_law(target: Target, noise: UniformNoise, x_t: Tensor, t: Tensor, sites: Tensor) -> Tensor:
     """log p(x_0^i = v | all known sites, x_t^i), (b, k, v): the target's conditional times the
     likelihood of the noisy value, which says nothing at α = 0."""
-    ratios = target.log_ratios(x_t).double()
-    check_states("the log ratios of the target are", x_t, ratios.flatten(1))
-    return (ratios + noise.log_kernel(x_t, t.expand(x_t.shape)))[:, sites].log_softmax(-1)
+    kernel = noise.log_kernel(x_t, t.expand(x_t.shape))[:, sites]
+    log_p = (class_terms(target, x_t, sites) + kernel).log_softmax(-1)
+    # where the target forbids all values any law will do: the draw has no weight
+    return log_p.where(~log_p.isnan().any(-1, keepdim=True), -math.log(noise.num_values))
+
+
+def class_terms(target: Target, x: Tensor, sites: Tensor) -> Tensor:
+    """log p̄(x with site i set to v) for sites of one class, (b, d) -> (b, k, v): as it is for a
+    single site, where some values may be forbidden, and less log p̄(x) for several."""
+    if len(sites) == 1:
+        there = x.repeat(target.num_values, 1, 1)
+        there[:, :, sites] = torch.arange(target.num_values, device=x.device)[:, None, None]
+        return target.log_density(there).double().T[:, None]
+    ratios = target.log_ratios(x).double()
+    check_states("the log ratios of the target are", x, ratios.flatten(1))
+    return ratios[:, sites]
 
 
 def class_log_ratio(

@@ -145,6 +145,14 @@ def last_class(target: Target) -> Tensor:
     return (target.colouring.cpu() == colour).nonzero().squeeze(-1)
 
 
+def last_sites(target: Target) -> Tensor | None:
+    """Sites that can be drawn from the target itself once all others are known, (k,): the largest
+    colour class, or one site where there is no colouring; None where that would be all."""
+    if target.colouring is not None:
+        return last_class(target)
+    return torch.tensor([target.num_sites - 1]) if target.num_sites > 1 else None
+
+
 def remaining(num_sites: int, sites: Tensor) -> Tensor:
     """All sites but these, in order."""
     kept = torch.ones(num_sites, dtype=torch.bool)
