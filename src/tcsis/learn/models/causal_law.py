@@ -121,7 +121,8 @@ class CausalLaw(nn.Module):
         log_q = self.log_prob(x).double().sum(1)
         if self.last is not None:
             log_q = log_q + at(self.last_law(target, x), x[:, self.last])
-        return end_density(target, x) - log_q
+        log_p = end_density(target, x)
+        return torch.where(log_p.isneginf(), log_p, log_p - log_q)  # even where q gives nothing
 
     # -- the same as a denoiser ------------------------------------------------------------------
 
