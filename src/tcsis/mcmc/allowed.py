@@ -20,7 +20,7 @@ NUM_UNIFORM, NUM_SPARSE, BATCH = 2**18, 64, 2**14
 def allowed_states(target: Target, n: int, generator: torch.Generator) -> Tensor:
     """n allowed states (n, d), some of them more than once where few are found."""
     found: list[Tensor] = []
-    for x in candidates(target, generator):
+    for x in candidates(target, n, generator):
         found.append(x[target.log_density(x) > -torch.inf])
         if sum(map(len, found)) >= n:
             break
@@ -35,10 +35,10 @@ def allowed_states(target: Target, n: int, generator: torch.Generator) -> Tensor
     return states[chosen.repeat(-(-n // len(states)))[:n]]
 
 
-def candidates(target: Target, generator: torch.Generator) -> Iterator[Tensor]:
-    """Batches of states (n, d) to try."""
+def candidates(target: Target, n: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Batches of states (b, d) to try, with b = n where memory allows."""
     d, v, device = target.num_sites, target.num_values, target.device
-    batch = max(NUM_SPARSE, min(BATCH, MAX_CHUNK_TOKENS // d))
+    batch = max(NUM_SPARSE, min(n, BATCH, MAX_CHUNK_TOKENS // d))
 
     def uniform() -> Tensor:
         return torch.randint(v, (batch, d), device=device, generator=generator)
@@ -54,5 +54,5 @@ def candidates(target: Target, generator: torch.Generator) -> Iterator[Tensor]:
     for value in range(min(v, NUM_SPARSE)):
         yield uniform().where(keys() < share, value)
     yield keys().argsort(1) % v
-    for _ in range(NUM_UNIFORM // BATCH):
+    for _ in range(NUM_UNIFORM // batch):
         yield uniform()
