@@ -36,12 +36,12 @@ def allowed_states(target: Target, n: int, generator: torch.Generator) -> Tensor
 
 
 def candidates(target: Target, n: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Batches of states (b, d) to try, with b = n where memory allows."""
+    """Batches of states (b, d) to try: n uniform ones, and many more where some are forbidden."""
     d, v, device = target.num_sites, target.num_values, target.device
-    batch = max(NUM_SPARSE, min(n, BATCH, MAX_CHUNK_TOKENS // d))
+    batch = max(NUM_SPARSE, min(BATCH, MAX_CHUNK_TOKENS // d))
 
-    def uniform() -> Tensor:
-        return torch.randint(v, (batch, d), device=device, generator=generator)
+    def uniform(size: int = batch) -> Tensor:
+        return torch.randint(v, (size, d), device=device, generator=generator)
 
     def keys() -> Tensor:
         return torch.rand(batch, d, device=device, generator=generator)
@@ -49,7 +49,7 @@ def candidates(target: Target, n: int, generator: torch.Generator) -> Iterator[T
     if target.allowed is not None:
         yield target.allowed.to(device)
         return
-    yield uniform()
+    yield uniform(n)
     share = torch.linspace(0, 1, batch, device=device)[:, None]
     for value in range(min(v, NUM_SPARSE)):
         yield uniform().where(keys() < share, value)
