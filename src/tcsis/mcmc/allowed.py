@@ -50,6 +50,7 @@ def candidates(target: Target, n: int, generator: torch.Generator) -> Iterator[T
         yield target.allowed.to(device)
         return
     yield uniform(n)
+    yield uniform()
     share = torch.linspace(0, 1, batch, device=device)[:, None]
     for value in range(min(v, NUM_SPARSE)):
         yield uniform().where(keys() < share, value)
