@@ -95,12 +95,13 @@ def autoregressive(target: Target) -> Config:
     population, and an objective that looks at these and at the model's own draws."""
     target = target.sketch
     n, v = num_ordered(target), target.num_values
+    easy = n <= 24 and v == 2 and isinstance(target, Pairwise)
     width = max(8, min(64 if n <= 24 else 32, MOST_WEIGHTS // (n * n * (1 if v == 2 else v))))
     return Config(
         method=Autoregressive(width=width),
         buffer=annealed_population(target),
         optimisation=Optimisation(learning_rate=1e-2, batch_size=256),
-        num_steps=1_000 if n <= 24 and v == 2 else 3_000 if n <= 60 else 4_000,
+        num_steps=1_000 if easy else 3_000 if n <= 60 else 4_000,
         num_evaluated=10_000,
     )
 
