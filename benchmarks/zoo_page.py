@@ -111,8 +111,8 @@ def family_table(cases: Sequence[Case], cells: list[Cell]) -> str:
 
 
 def case_table(cases: Sequence[Case], cells: list[Cell]) -> str:
-    head = ("target", "method", "seeds", "ESS", "log Z, σ", "site error", "weighted", "floor", "leak",
-            "forbidden", "mode", "mode, weighted", "mode, exact", "verdict", "as drawn",
+    head = ("target", "method", "seeds", "ESS", "log Z, σ", "site error", "weighted", "floor",
+            "leak", "forbidden", "mode", "mode, weighted", "mode, exact", "verdict", "as drawn",
             "by weight", "training s", "steps", "draws/s")  # fmt: skip
     return table(head, [case_row(case.name, own) for case, own in measured(cases, cells)])
 
