@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tcsis.judging.verdict import Verdict, judge
     from tcsis.learn import buffers, models, presets
     from tcsis.learn import buffers as proposals
+    from tcsis.learn.any_time import AnyTime
     from tcsis.learn.autoregressive import Autoregressive
     from tcsis.learn.checkpoint import CheckpointError
     from tcsis.learn.config import Config
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnyTime",
     "Autoregressive",
     "CheckpointError",
     "Comparison",
@@ -88,6 +90,7 @@ MODULES = {
 """Where the public modules stand."""
 
 MEMBERS = {
+    "AnyTime": "learn.any_time",
     "Autoregressive": "learn.autoregressive",
     "CheckpointError": "learn.checkpoint",
     "Comparison": "app.comparison",

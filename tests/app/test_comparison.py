@@ -157,7 +157,7 @@ def test_draws_as_html() -> None:
         ([], "empty"),
         (["gwgg"], "did you mean gwg"),
         (["gibbs", "gibbs"], "twice"),
-        (["tcsis"], "expected one of autoregressive, self-normalized, unbiased, leaps"),
+        (["tcsis"], "expected one of autoregressive, any-time, self-normalized, unbiased, leaps"),
         ([("mine", 3)], "method mine is a int: expected a name, a sampler with sample"),
         ([("mine", tcsis.mcmc.ChainSampler)], "method mine is a type: expected a name"),
         ([("mine", TARGET)], "method mine is a Ising: expected a name"),

@@ -20,13 +20,13 @@ from tcsis.learn.autoregressive import (
     by_both_sides,
     by_conditionals,
     by_spread,
-    log_target,
     site_conditionals,
     spread,
 )
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.method import How
 from tcsis.learn.models.labels import ByAppearance, ByName
+from tcsis.learn.models.last import log_summed
 from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import last_class, remaining
 from tcsis.reverse.steps import tweedie
@@ -214,8 +214,8 @@ def test_times_of_other_schedules_are_refused(awake: Callable) -> None:
 # -- what training compares with -------------------------------------------------------------------
 
 
-def test_log_target_is_the_marginal_of_the_ordered_sites(case: Case) -> None:
-    log_p = log_target(case.model, case.target, case.x)
+def test_log_summed_is_the_marginal_of_the_ordered_sites(case: Case) -> None:
+    log_p = log_summed(case.target, case.x, case.model.last)
     torch.testing.assert_close(log_p, case.log_ordered, rtol=0, atol=1e-10)
 
 

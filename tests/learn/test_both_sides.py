@@ -10,19 +10,12 @@ from torch import Tensor
 from tcsis import exact
 from tcsis.exact import Enumeration
 from tcsis.judging.metrics import state_index
-from tcsis.learn import autoregressive
-from tcsis.learn.autoregressive import (
-    MOST_GAP,
-    Autoregressive,
-    by_both_sides,
-    by_conditionals,
-    by_spread,
-    exchanged,
-    log_target,
-    spread_parts,
-)
+from tcsis.learn import both_sides
+from tcsis.learn.autoregressive import Autoregressive, by_both_sides, by_conditionals, by_spread
+from tcsis.learn.both_sides import MOST_GAP, exchanged, spread_parts
 from tcsis.learn.models.causal_law import CausalLaw
 from tcsis.learn.models.labels import ByName
+from tcsis.learn.models.last import log_summed
 from tcsis.targets import Ising, Target, from_callable
 
 DOUBLE = {"dtype": torch.float64}
@@ -154,7 +147,7 @@ def transitions(model: CausalLaw, target: Target, monkeypatch: pytest.MonkeyPatc
     n = len(states)
     x, y = states.repeat_interleave(n, 0), states.repeat(n, 1)
     log_q = model.log_prob(states).sum(1).detach()
-    log_w = log_target(model, target, states) - log_q
+    log_w = log_summed(target, states, model.last) - log_q
     gap = torch.cat([log_w.repeat_interleave(n), log_w.repeat(n)])
     asked = []
 
@@ -162,8 +155,8 @@ def transitions(model: CausalLaw, target: Target, monkeypatch: pytest.MonkeyPatc
         asked.append(log_probability)
         return torch.ones_like(log_probability, dtype=torch.bool)
 
-    monkeypatch.setattr(autoregressive, "decide", always)
-    after = exchanged(model, target, x, y, gap, torch.Generator())
+    monkeypatch.setattr(both_sides, "decide", always)
+    after = exchanged(target, x, y, gap, model.last, torch.Generator())
     accepted = (after == y).all(1) & (x != y).any(1)
     moved = torch.where(accepted, asked[0].exp() * log_q.exp().repeat(n), 0.0).reshape(n, n)
     return moved + torch.diag(1 - moved.sum(1))

@@ -18,8 +18,8 @@ from tcsis.reverse import schedules
 from tcsis.reverse.steps import euler, tweedie
 from tcsis.targets import RBM, Ising, Pairwise, Potts, SpinGlass, Target, from_callable
 
-METHODS = ["autoregressive", "self-normalized", "unbiased"]
-DIFFUSIONS = METHODS[1:]
+METHODS = ["autoregressive", "any-time", "self-normalized", "unbiased"]
+DIFFUSIONS = ["self-normalized", "unbiased"]
 
 
 def normal(*shape: int, seed: int) -> torch.Tensor:

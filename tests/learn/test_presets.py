@@ -14,6 +14,7 @@ from tcsis.learn.buffers import Buffer
 from tcsis.learn.config import Config
 from tcsis.learn.models import marginal
 from tcsis.learn.models.diffusion import DenoiserModel, ScoreModel
+from tcsis.learn.models.known_law import KnownLaw
 from tcsis.learn.models.marginal import MarginalModel
 from tcsis.learn.sampling import EULER
 from tcsis.targets import RBM, Ising, Pairwise, Potts, Target, from_callable
@@ -29,6 +30,7 @@ TARGETS: dict[str, Target] = {
 }
 MODELS = {
     "autoregressive": CausalLaw,
+    "any-time": KnownLaw,
     "self-normalized": DenoiserModel,
     "unbiased": MarginalModel,
 }
@@ -107,7 +109,7 @@ def make_everything(config: Config, target: Target) -> torch.nn.Module:
 def test_tiny_is_small() -> None:
     for method in MODELS:
         config = presets.tiny(TARGETS["ising-10"], method)
-        network = config.method if method == "autoregressive" else config.method.network
+        network = getattr(config.method, "network", config.method)
         assert network.width == 8 and config.num_steps == 60
         assert config.buffer.size == 256
     assert config.method.preconditioning.size == 64
@@ -134,7 +136,9 @@ def test_presets_by_name() -> None:
     assert presets.choose(target, "unbiased", "tiny") == presets.tiny(target, "unbiased")
     with pytest.raises(ValueError, match="preset is 'quick': expected fast, paper or tiny"):
         presets.choose(target, "unbiased", "quick")
-    with pytest.raises(ValueError, match="has autoregressive, self-normalized or unbiased"):
+    with pytest.raises(
+        ValueError, match="has autoregressive, any-time, self-normalized or unbiased"
+    ):
         presets.fast(target, "biased")
     with pytest.raises(ValueError, match="is 'autoregressive': this preset has self-normalized or"):
         presets.paper(target, "autoregressive")

@@ -24,7 +24,7 @@ from tcsis.learn.training import Run
 from tcsis.targets import RBM, Ising, Pairwise, Potts, Target, from_callable
 
 ISING = Ising(4, 0.4407)
-METHODS = ["autoregressive", "self-normalized", "unbiased"]
+METHODS = ["autoregressive", "any-time", "self-normalized", "unbiased"]
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -58,7 +58,7 @@ def small(
 
 def few_calls(method: str, num_calls: int) -> dict[str, Any]:
     """The setting of a method that has a number of calls."""
-    return {} if method == "autoregressive" else {"num_calls": num_calls}
+    return {"num_calls": num_calls} if method in ("self-normalized", "unbiased") else {}
 
 
 def quiet(target: Target, **options: Any) -> Learned:

@@ -21,21 +21,20 @@ from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import huber_loss
 
 from tcsis import exact
 from tcsis.basics.frozen import Named, Positive
 from tcsis.draws import Draws, concatenate
+from tcsis.learn.both_sides import exchanged, num_compared, spread_parts, together
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.method import How, Loss, Method, ScorePairs
 from tcsis.learn.models.causal_law import CausalLaw
 from tcsis.learn.models.labels import ByAppearance, ByName
+from tcsis.learn.models.last import log_summed
 from tcsis.learn.models.trees import parents
 from tcsis.learn.objectives import cross_entropy
 from tcsis.learn.start import fit_linear, num_fitted, set_tree
-from tcsis.mcmc.kernel import decide
-from tcsis.noise import UniformNoise, log_sum
-from tcsis.reverse.loop import class_terms
+from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import Schedule, farthest_point, last_sites, remaining
 from tcsis.reverse.steps import Denoiser, Step, tweedie
 from tcsis.targets.base import Target
@@ -44,13 +43,6 @@ from tcsis.targets.pairwise import Pairwise
 BATCH_SIZE = 16_384
 NUM_PREFIXES = 256
 """Of exact draws, at which conditionals are compared with exact ones."""
-MOST_DENSITIES, FEWEST = 2**15, 8
-"""Evaluations of a black box that the conditionals of a batch may cost, and the fewest states that
-are asked for them."""
-MOST_GAP = 8.0
-"""Log weights are cut at this distance from their centre: e^8 is as good as never or always."""
-NUM_CENTRED = 4
-"""Rounds in which the centre of cut gaps is found."""
 
 
 # -- what is minimised ----------------------------------------------------------------------------
@@ -59,28 +51,21 @@ NUM_CENTRED = 4
 def by_both_sides(
     model: CausalLaw, target: Target, x: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """The spread of the log weights over states x (b, d) of the buffer and as many draws of the
-    model's own, and the cross-entropy with the identity's conditionals, at the weight
-    min(1, spread) so that its noise goes as the spread does.  Also gives the states to put back:
-    every draw takes the place of a state with the odds of their weights.
-
-    Own draws show mass that the target does not have; the cross-entropy, for x from p -E_p[log q]
-    but for a constant, has its least value where q = p and nowhere else.
-    """
+    """Of states x (b, d) of the buffer and as many draws of the model's own, see
+    ``tcsis.learn.both_sides``.  Also gives the states to put back: every draw takes the place of a
+    state with the odds of their weights."""
     labels, own = model.read(x), model.draw(len(x), generator)[0]
     y = torch.zeros_like(x)
     y[:, model.order] = model.labels.values(len(x), generator).gather(1, own)
     both = torch.cat([labels, own])
     conditionals = model.conditionals(both)
     log_q = conditionals.gather(-1, both[..., None]).double().sum((1, 2))
-    gap = log_target(model, target, torch.cat([x, y])) - log_q
-    parts = spread_parts(gap, log_q)
-    some = max(FEWEST, min(len(x), int(MOST_DENSITIES / target.ratios_cost)))
+    gap = log_summed(target, torch.cat([x, y]), model.last) - log_q
+    some = num_compared(target, len(x))
     log_hat = site_conditionals(model, target, x[:some]).to(conditionals.dtype)
     entropy = cross_entropy(conditionals[: len(log_hat)], log_hat).mean()
-    weight = parts.detach().mean().clamp_max(1.0)
-    loss = parts.mean() + weight * entropy
-    return loss, exchanged(model, target, x, y, gap.detach(), generator)
+    loss = together(spread_parts(gap, log_q), entropy)
+    return loss, exchanged(target, x, y, gap.detach(), model.last, generator)
 
 
 def by_spread(
@@ -88,7 +73,7 @@ def by_spread(
 ) -> tuple[Tensor, Tensor]:
     """The spread over states of the buffer alone, (b, d) -> (): blind to what all of them share,
     and to where the model puts mass and the buffer has none."""
-    return spread(log_target(model, target, x) - model.log_prob(x).double().sum(1)), x
+    return spread(log_summed(target, x, model.last) - model.log_prob(x).double().sum(1)), x
 
 
 def by_conditionals(
@@ -104,41 +89,6 @@ def spread(log_ratio: Tensor) -> Tensor:
     divergence, but with a gradient that vanishes for every state, not only in the mean.  Z cancels.
     """
     return log_ratio.var() / 2
-
-
-def spread_parts(gap: Tensor, log_q: Tensor) -> Tensor:
-    """What every state adds to the spread of gaps log p̄ - log q, (b,) -> (b,): half the square of
-    its distance from the centre, and linear in it beyond ``MOST_GAP``.  A forbidden state counts as
-    just beyond, and pulls at log q (b,) with ``MOST_GAP`` and no more."""
-    with torch.no_grad():
-        centre = gap[gap.isfinite()].median() if bool(gap.isfinite().any()) else gap.new_zeros(())
-        for _ in range(NUM_CENTRED):
-            centre = centre + (gap - centre).clamp(-MOST_GAP, MOST_GAP).mean()
-        beyond = centre - MOST_GAP + log_q
-    gap = torch.where(gap.isneginf(), beyond - log_q, gap)
-    return huber_loss(gap, centre.expand_as(gap), delta=MOST_GAP, reduction="none")
-
-
-def exchanged(
-    model: CausalLaw, target: Target, x: Tensor, y: Tensor, gap: Tensor, generator: torch.Generator
-) -> Tensor:
-    """Independence Metropolis: y, drawn from q, replaces x with probability min(1, w(y)/w(x)),
-    which leaves p invariant whatever q is; ``gap`` (2b,) holds the log weights of x and of y."""
-    log_w, log_w_new = gap.chunk(2)
-    accepted = decide((log_w_new - log_w).clamp_max(0).where(~log_w.isneginf(), 0.0), generator)
-    rows = (accepted & ~log_w_new.isneginf()).nonzero().squeeze(1)
-    if not len(rows):
-        return x
-    return x.index_copy(0, rows, model.complete(target, y[rows], generator)[0])
-
-
-def log_target(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
-    """log of p̄ summed over the last class, (b, d) -> (b,) float64, given the other sites of x:
-    p̄(x)·Π_{i in last} Σ_v p̄(x with i set to v)/p̄(x)."""
-    if model.last is None:
-        return target.log_density(x).double()
-    summed = log_sum(class_terms(target, x, model.last)).sum(1)
-    return summed if len(model.last) == 1 else summed + target.log_density(x).double()
 
 
 def site_conditionals(model: CausalLaw, target: Target, x: Tensor) -> Tensor:

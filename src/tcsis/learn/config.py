@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import nn
 
 from tcsis.basics.frozen import Frozen, Positive, merge, parse
+from tcsis.learn.any_time import AnyTime
 from tcsis.learn.autoregressive import Autoregressive
 from tcsis.learn.buffers import AnySource
 from tcsis.learn.descent import first_weights
@@ -21,7 +22,9 @@ from tcsis.learn.unbiased import Unbiased
 from tcsis.targets.base import Target
 from tcsis.targets.spec import DTYPES
 
-AnyMethod = Annotated[Autoregressive | SelfNormalized | Unbiased, Field(discriminator="kind")]
+AnyMethod = Annotated[
+    Autoregressive | AnyTime | SelfNormalized | Unbiased, Field(discriminator="kind")
+]
 
 
 class Optimisation(Frozen):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from tcsis.learn import losses
+from tcsis.learn.any_time import AnyTime
 from tcsis.learn.autoregressive import Autoregressive
 from tcsis.learn.buffers import AnySource, Chains, ModelAndNoise, PopulationAnnealing, Uniform
 from tcsis.learn.config import Config, Optimisation
@@ -21,7 +22,7 @@ from tcsis.reverse.schedules import last_sites
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
 
-MethodName = Literal["autoregressive", "self-normalized", "unbiased"]
+MethodName = Literal["autoregressive", "any-time", "self-normalized", "unbiased"]
 Maker = Callable[[Target], Config]
 
 MOST_DENSITIES = 2**26
@@ -35,6 +36,7 @@ def fast(target: Target, method: str = "autoregressive") -> Config:
     """The best that minutes on two cores give."""
     makers: dict[str, Maker] = {
         "autoregressive": autoregressive,
+        "any-time": any_time,
         "self-normalized": self_normalized,
         "unbiased": unbiased,
     }
@@ -103,6 +105,23 @@ def autoregressive(target: Target) -> Config:
         optimisation=Optimisation(learning_rate=1e-2, batch_size=256),
         num_steps=1_000 if easy else 3_000 if n <= 60 else 4_000,
         num_evaluated=10_000,
+    )
+
+
+def any_time(target: Target) -> Config:
+    """One network for any known sites, shared by sites that see the others alike; where none do,
+    each has first weights of its own, which learn faster."""
+    target = target.sketch
+    d, v, symmetries = target.num_sites, target.num_values, target.symmetries
+    rows = 1 if symmetries.translations else d
+    inputs = 1 if v == 2 or symmetries.value_permutation else v
+    width = max(16, min(64 if rows == 1 else 32, MOST_WEIGHTS // (rows * d * inputs)))
+    return Config(
+        method=AnyTime(width=width, reach=128 if target.colouring is not None else max(d, 1)),
+        buffer=annealed_population(target),
+        optimisation=Optimisation(learning_rate=4e-3 if rows == 1 else 1e-2, batch_size=128),
+        num_steps=4_000,
+        num_evaluations=3,
     )
 
 

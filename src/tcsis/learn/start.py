@@ -7,8 +7,10 @@ conditionals on states of the buffer, which is convex; the rest of the network s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tcsis.learn.models.causal_law import CausalLaw, against_first
 from tcsis.learn.models.labels import num_seen
@@ -44,21 +46,30 @@ def fit_linear(model: CausalLaw, x: Tensor, log_hat: Tensor) -> None:
     network, labels = model.network, model.read(x)
     log_hat = log_hat.double()  # as the loss, whose digits tell when the fit is done
     z, seen = model.embed(labels), num_seen(labels)
-    fitted = [network.linear, network.bias]
+
+    def loss() -> Tensor:
+        logits = model.labels.tie(against_first(network.linear_part(z)), seen)
+        entropy = cross_entropy(logits.double().log_softmax(-1), log_hat).mean()
+        return entropy + RIDGE * (network.linear * network.before).double().square().sum()
+
+    descend([network.linear, network.bias], loss)
+
+
+def descend(fitted: list[nn.Parameter], loss: Callable[[], Tensor]) -> None:
+    """Take a convex loss of some weights to its least value by L-BFGS."""
     optimiser = torch.optim.LBFGS(
         fitted, max_iter=NUM_ITERATIONS, history_size=10, line_search_fn="strong_wolfe",
         tolerance_change=1e-12,
     )  # fmt: skip
 
-    def loss() -> Tensor:
+    def closure() -> Tensor:
         optimiser.zero_grad()
-        logits = model.labels.tie(against_first(network.linear_part(z)), seen)
-        entropy = cross_entropy(logits.double().log_softmax(-1), log_hat).mean()
-        total = entropy + RIDGE * (network.linear * network.before).double().square().sum()
-        total.backward()
+        total = loss()
+        for weights, slope in zip(fitted, torch.autograd.grad(total, fitted), strict=True):
+            weights.grad = slope
         return total.detach()
 
-    optimiser.step(loss)
+    optimiser.step(closure)
     optimiser.zero_grad()
 
 

@@ -42,10 +42,10 @@ def train(
 ) -> Learned:
     """Train a sampler for ``target``.
 
-    ``method`` is "autoregressive" (the default), "self-normalized" or "unbiased", or a value such
-    as ``SelfNormalized(...)`` that stands in for the preset's; ``preset`` is "fast" (the default),
-    "paper" or "tiny"; ``config`` stands in for both.  Training ends after ``steps`` steps or
-    ``time_budget`` seconds, whichever comes first.  With a ``folder``, metrics go to
+    ``method`` is "autoregressive" (the default), "any-time", "self-normalized" or "unbiased", or a
+    value such as ``SelfNormalized(...)`` that stands in for the preset's; ``preset`` is "fast" (the
+    default), "paper" or "tiny"; ``config`` stands in for both.  Training ends after ``steps`` steps
+    or ``time_budget`` seconds, whichever comes first.  With a ``folder``, metrics go to
     ``metrics.jsonl`` and the whole state to ``checkpoint`` every ``checkpoint_every`` seconds, from
     where ``resume`` goes on.
     """

@@ -96,7 +96,7 @@ def train(
     gates: GateOptions,
     printing: PrintOptions,
     method: Annotated[
-        str | None, Option(help="autoregressive, self-normalized or unbiased (autoregressive)")
+        str | None, Option(help="autoregressive (default), any-time, self-normalized or unbiased")
     ] = None,
     preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
     steps: Annotated[int | None, Option(help="training steps")] = None,

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 
 from tcsis.draws import Draws
 from tcsis.learn.models.labels import Labels, num_seen
+from tcsis.learn.models.last import complete, log_last
 from tcsis.learn.nn.causal import Causal
-from tcsis.noise import UniformNoise, draw_categorical
-from tcsis.reverse.loop import class_law, end_density
+from tcsis.reverse.loop import end_density
 from tcsis.reverse.schedules import Schedule, block_times, singles
-from tcsis.reverse.steps import at
 from tcsis.targets.base import Target, counting
 
 
@@ -73,7 +72,7 @@ class CausalLaw(nn.Module):
             labels, log_q = self.draw(n, generator)
             x = torch.zeros(n, target.num_sites, dtype=torch.long, device=labels.device)
             x[:, self.order] = self.labels.values(n, generator).gather(1, labels)
-            x, log_p = self.complete(target, x, generator)
+            x, log_p = complete(target, x, self.last, generator)
             log_weight = end_density(target, x) - log_q - log_p
         return Draws(
             x.to(torch.uint8), log_weight, time.perf_counter() - begin, cost.densities,
@@ -98,29 +97,10 @@ class CausalLaw(nn.Module):
         log_q = logits.double().log_softmax(-1).gather(-1, labels[..., None])
         return labels, log_q.sum((1, 2))
 
-    def complete(
-        self, target: Target, x: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """The sites of the last class drawn given all others, (b, d), and their log law, (b,)."""
-        if self.last is None:
-            return x, torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        log_p = self.last_law(target, x)
-        x = x.index_copy(1, self.last, draw_categorical(log_p, generator=generator))
-        return x, at(log_p, x[:, self.last])
-
-    def last_law(self, target: Target, x: Tensor) -> Tensor:
-        """log p(x_i = v | the others) at the sites of the last class, (b, d) -> (b, k, v).  Where
-        the target is sketched the sketch gives it: a law like any other, with weights to match."""
-        assert self.last is not None
-        t = self.schedule.times[-1].to(x.device)
-        return class_law(target.sketch, UniformNoise(self.num_values), x, t, self.last)
-
     @torch.no_grad()
     def log_weight(self, target: Target, x: Tensor) -> Tensor:
         """log p̄(x) - log q(x) of states that may come from anywhere, (b, d) -> (b,)."""
-        log_q = self.log_prob(x).double().sum(1)
-        if self.last is not None:
-            log_q = log_q + at(self.last_law(target, x), x[:, self.last])
+        log_q = self.log_prob(x).double().sum(1) + log_last(target, x, self.last)
         log_p = end_density(target, x)
         return torch.where(log_p.isneginf(), log_p, log_p - log_q)  # even where q gives nothing
 

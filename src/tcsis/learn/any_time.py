@@ -1,0 +1,300 @@
+"""Any-time TCSIS: a denoiser for every set of known sites, drawn along planned blocks.
+
+Every site is at t = 0 (known) or t = 1 (noise).  There the denoiser is q(x_i | x_known), one
+network for all known sets, and a draw goes from noise to whole states in blocks of sites, one
+network call a block, in any number of calls; the last colour class comes from the target.  From the
+identity come the conditionals that the network is compared with, posterior draws with one site
+summed out.
+
+    L = S + min(1, S)·C        as in ``tcsis.learn.both_sides``, sites drawn one by one
+
+A share of the steps is trained with evidence: the known sites of a state of the buffer are given to
+draws of the model's own, and the gaps of all that share them are compared with each other, so that
+the unknown log Z of the evidence cancels.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from tcsis import exact
+from tcsis.basics.checks import check_integer
+from tcsis.basics.frozen import Positive
+from tcsis.draws import Draws, concatenate
+from tcsis.learn.both_sides import exchanged, num_compared, spread_parts, together
+from tcsis.learn.buffers import Buffer
+from tcsis.learn.method import How, Loss, Method, ScorePairs
+from tcsis.learn.models.known_law import Apart, KnownLaw, Way, draw, values_of, way
+from tcsis.learn.models.last import complete, log_last, log_summed
+from tcsis.learn.nn.gated import Weights
+from tcsis.learn.objectives import cross_entropy
+from tcsis.learn.start import RIDGE, descend
+from tcsis.noise import UniformNoise
+from tcsis.reverse.loop import end_density
+from tcsis.reverse.planning import best_division, block_variances
+from tcsis.reverse.schedules import (
+    Schedule,
+    block_times,
+    farthest_point,
+    last_sites,
+    remaining,
+    singles,
+)  # fmt: skip
+from tcsis.reverse.steps import Denoiser, Step, tweedie
+from tcsis.targets.base import Target, counting
+
+BATCH_SIZE = 2_048
+NUM_PILOTS = 2**15
+"""Pilot draws times sites that a plan is made from, at least 64 and at most 512 draws."""
+NUM_COPIES = 3
+"""Own draws that share the evidence of one state."""
+MOST_GIVEN = 0.6
+"""The largest share of known sites that evidence is trained with."""
+NUM_PREFIXES = 256
+NUM_FITTED, MOST_READ = 4_096, 2e7
+"""States that the linear part is fitted to, fewer where they are many numbers to read."""
+
+
+# -- what is minimised ----------------------------------------------------------------------------
+
+
+def by_both_sides(
+    model: KnownLaw, evidence: float, target: Target, x: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Of states x (b, d) of the buffer and draws of the model's own, and the states to put back."""
+    known = given_sites(model, evidence, generator)
+    order, last = model.free(known)
+    route = way(model, singles(order), known)
+    weights = model.weights(route.questions)
+    alone = not bool(known.any())
+    givers, copies = (x, 1) if alone else (x[: (len(x) + 1) // 2], NUM_COPIES)
+    y, _ = draw(model, route, weights, givers.repeat(copies, 1), generator)
+    both = torch.cat([givers, y])
+    answers = model.answers(weights, route.questions.read, both)
+    log_q = answers.gather(-1, both[:, order, None]).double().sum((1, 2))
+    gap = log_summed(target, both, last) - log_q
+    shape = (-1,) if alone else (1 + copies, len(givers))  # what is compared with each other
+    parts = spread_parts(gap.reshape(shape), log_q.reshape(shape))
+    some = num_compared(target, len(givers))
+    log_hat = site_conditionals(target, givers[:some], order).to(answers.dtype)
+    loss = together(parts, cross_entropy(answers[:some], log_hat).mean())
+    return loss, exchanged(target, x, y, gap.detach(), last, generator) if alone else x
+
+
+def given_sites(model: KnownLaw, evidence: float, generator: torch.Generator) -> Tensor:
+    """Which sites are known from the start, (d,): none, or with probability ``evidence`` a random
+    share of them."""
+    device = generator.device
+    some, share = torch.rand(2, device=device, generator=generator).tolist()
+    scatter = torch.rand(model.num_sites, device=device, generator=generator)
+    known = (scatter < MOST_GIVEN * share) & (some < evidence)
+    return known if bool((~known[model.order]).any()) else torch.zeros_like(known)
+
+
+def site_conditionals(target: Target, x: Tensor, sites: Tensor) -> Tensor:
+    """log p(x_i = v | all other sites), (b, d) -> (b, n, v)."""
+    return target.log_ratios(x)[:, sites].log_softmax(-1)
+
+
+# -- the method -----------------------------------------------------------------------------------
+
+
+class AnyTime(Method[KnownLaw]):
+    """A network of ``width``, each answer of which reads the ``reach`` nearest known sites; a share
+    ``evidence`` of the steps is trained with sites given.  With ``symmetric``, values that the
+    target does not tell apart are treated alike."""
+
+    kind: Literal["any-time"] = "any-time"
+    width: Positive = 64
+    reach: Positive = 128
+    evidence: Annotated[float, Field(ge=0, le=1)] = 0.5
+    symmetric: bool = True
+
+    def model(self, target: Target) -> KnownLaw:
+        known = target.sketch
+        last = last_sites(known)
+        if last is not None and len(last) == known.num_sites:
+            last = None  # without interactions nothing would be left to draw before
+        sites = None if last is None else remaining(known.num_sites, last)
+        values = values_of(known) if self.symmetric else Apart(known.num_values)
+        return KnownLaw(known, farthest_point(known, sites), last, values, self.width, self.reach)
+
+    def prepare(
+        self, model: KnownLaw, target: Target, buffer: Buffer, generator: torch.Generator
+    ) -> None:
+        """Fit the linear part and the biases, which is convex; the rest answers nothing yet."""
+        nothing = torch.zeros(model.num_sites, dtype=torch.bool)
+        asked, network = way(model, singles(model.order), nothing).questions, model.network
+        x = buffer.all[: max(256, min(NUM_FITTED, int(MOST_READ / max(1, asked.read.numel()))))]
+        log_hat = site_conditionals(target, x, model.order).double()
+        z = model.read(asked.read, x)
+
+        def loss() -> Tensor:
+            linear, bias = network.linear_part(asked.sites, asked.known, asked.read)
+            log_q = model.law(z @ linear[:, None] + bias[:, None])
+            ridge = RIDGE * network.linear.double().square().sum()
+            return cross_entropy(log_q.double(), log_hat).mean() + ridge
+
+        descend([network.linear, network.bias], loss)
+
+    def loss(self, model: KnownLaw, target: Target, buffer: Buffer) -> Loss:
+        return partial(by_both_sides, model, self.evidence, target)
+
+    def sampler(self, model: KnownLaw, target: Target) -> AnyTimeSampler:
+        nothing = torch.zeros(target.num_sites, dtype=torch.bool)
+        return AnyTimeSampler(target, model, nothing, torch.zeros(target.num_sites).long())
+
+    def tiny(self) -> AnyTime:
+        return self.model_copy(update={"width": 8})
+
+
+# -- draws ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AnyTimeSampler:
+    """Draws along blocks of sites, given the sites ``known`` (d,) of the state ``x`` (d,)."""
+
+    target: Target
+    model: KnownLaw
+    known: Tensor
+    x: Tensor
+
+    def draw(self, n: int, generator: torch.Generator, how: How) -> Draws:
+        if how.step is not None:
+            raise ValueError(
+                "step is given: the any-time method draws every block from its denoiser; leave it "
+                'out, or train with method="self-normalized" to choose it'
+            )
+        if how.calls is not None and how.schedule is not None:
+            raise ValueError("calls and schedule exclude each other: a schedule has its own calls")
+        blocks = self.blocks(how.calls) if how.schedule is None else blocks_of(how.schedule)
+        route = way(self.model, blocks, self.known)
+        with torch.no_grad():
+            weights = self.model.weights(route.questions)
+        sizes = [len(part) for part in torch.arange(n).split(how.batch_size or BATCH_SIZE)]
+        return concatenate([self.batch(route, weights, size, generator) for size in sizes])
+
+    @torch.no_grad()
+    def batch(self, route: Way, weights: Weights, n: int, generator: torch.Generator) -> Draws:
+        """n draws with their weights; every block costs one network call a draw."""
+        begin = time.perf_counter()
+        with counting(self.target) as cost:
+            start = self.x.to(self.target.device).expand(n, -1)
+            x, log_q = draw(self.model, route, weights, start, generator)
+            x, log_p = complete(self.target, x, self.model.free(self.known)[1], generator)
+            log_weight = end_density(self.target, x) - log_q - log_p
+        return Draws(
+            x.to(torch.uint8), log_weight, time.perf_counter() - begin, cost.densities,
+            n * len(route.sizes),
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def weigh(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        order, last = self.model.free(self.known)
+        route = way(self.model, singles(order), self.known)
+        answers = self.model(route.questions, x)
+        log_q = answers.gather(-1, x[:, order, None]).double().sum((1, 2))
+        log_p = end_density(self.target, x)
+        log_w = log_p - log_q - log_last(self.target, x, last)
+        return torch.where(log_p.isneginf(), log_p, log_w)  # even where q gives nothing
+
+    # -- plans -----------------------------------------------------------------------------------
+
+    def blocks(self, calls: int | None = None) -> list[Tensor]:
+        """The blocks for at most that many calls that add least variance to log w; a site a call
+        where nothing is said."""
+        order = self.model.free(self.known)[0].cpu()
+        if calls is None or check_integer("calls", calls) >= len(order):
+            return singles(order)
+        ends = best_division(self.variances, calls)
+        return [order[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+    @cached_property
+    @torch.no_grad()
+    def variances(self) -> np.ndarray:
+        """What drawing sites a to b of the order at once adds to the variance of log w, by pilot
+        draws that take them one by one."""
+        order = self.model.free(self.known)[0]
+        n = max(64, min(512, NUM_PILOTS // len(order)))
+        pilots = self.draw(n, torch.Generator(self.target.device).manual_seed(0), How())
+        x = pilots.x.long().to(self.target.device)
+        known, said = self.known.clone(), torch.zeros(len(order), len(order), n)
+        for a, site in enumerate(order.tolist()):
+            questions = self.model.questions(order[a:], known.expand(len(order) - a, -1))
+            log_q = self.model(questions, x).gather(-1, x[:, order[a:], None]).squeeze(-1)
+            said[a, a:] = log_q.T.cpu()
+            known[site] = True
+        return block_variances(said)
+
+    def schedule(self, calls: int | None = None) -> Schedule:
+        return Schedule(block_times(self.blocks(calls), self.target.num_sites), self.model.last)
+
+    # -- the same as a denoiser ------------------------------------------------------------------
+
+    @property
+    def noise(self) -> UniformNoise:
+        return UniformNoise(self.target.num_values)
+
+    @property
+    def step(self) -> Step:
+        return tweedie
+
+    @property
+    def denoiser(self) -> Denoiser:
+        return partial(denoise, self.model)
+
+    @torch.no_grad()
+    def score_pairs(self, seed: int) -> ScorePairs:
+        """Log-odds log p(x_i = v | known) - log p(x_i = 0 | known), v above 0, of the next sites
+        at prefixes of exact draws."""
+        noise, table, order = self.noise, exact.Enumeration(self.target), self.model.order
+        times = self.schedule().times
+        x = exact.draw(self.target, NUM_PREFIXES, seed=seed).x.long()
+        pairs = []
+        for k, rows in enumerate(torch.arange(NUM_PREFIXES).tensor_split(len(order))):
+            t = times[k].expand(len(rows), -1)
+            for law in (denoise(self.model, x[rows], t), table.denoiser(noise, x[rows], t)):
+                log_d = law[:, order[k]].double()
+                pairs.append(log_d[:, 1:] - log_d[:, :1])
+        return torch.cat(pairs[::2]), torch.cat(pairs[1::2])
+
+
+def denoise(model: KnownLaw, x_t: Tensor, t: Tensor) -> Tensor:
+    """log P(x_0^i = v | x_t), (b, d) and (b, d) -> (b, d, v), where every t is 0 or 1."""
+    t = t.expand(x_t.shape)
+    if not bool(((t == 0) | (t == 1)).all()):
+        raise ValueError(
+            "t is neither 0 nor 1 at some site, and the any-time method knows sites altogether or "
+            'not at all: for times between train with method="self-normalized"'
+        )
+    here = x_t[..., None] == torch.arange(model.num_values, device=x_t.device)
+    log_d = torch.where(here, 0.0, -torch.inf).to(model.dtype)
+    patterns, group = (t == 0).unique(dim=0, return_inverse=True)
+    for number, known in enumerate(patterns):
+        rows = (group == number).nonzero().squeeze(1)
+        sites = (~known).nonzero().squeeze(1)
+        if len(sites):
+            questions = model.questions(sites, known.expand(len(sites), -1))
+            log_d[rows[:, None], sites] = model(questions, x_t[rows])
+    return log_d
+
+
+def blocks_of(schedule: Schedule) -> Sequence[Tensor]:
+    """The blocks of sites that a schedule takes from noise to known, one a step."""
+    times = schedule.times
+    if not bool(((times == 0) | (times == 1)).all()):
+        raise ValueError(
+            "schedule has times between 0 and 1: the any-time method draws blocks of sites, as "
+            "blockwise, sequential and coloured schedules do"
+        )
+    return [step.nonzero().squeeze(1) for step in times[:-1] > times[1:]]

@@ -1,0 +1,223 @@
+"""A law of sites given any others that are known: q(x_i | x_known), for every site and known set.
+
+Blocks of sites, one after the other, make it a law of whole states,
+
+    q(x) = Π_blocks Π_{i in block} q(x_i | known before) · Π_{i in last} p(x_i | the others),
+
+where the sites of a block are drawn independently of each other and those of ``last``, unknown
+sites of one colour class, from the target itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot, pad
+
+from tcsis.learn.nn.gated import Gated, Weights
+from tcsis.noise import draw_categorical, log_normalise
+from tcsis.reverse.schedules import distances
+from tcsis.targets.base import Target
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Signs:
+    """Two values that the target does not tell apart: spins ±1, and log-odds odd in them."""
+
+    odd, in_width, out_width = True, 1, 1
+
+    def read(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """(..., r) -> (..., 1, r)."""
+        return (2 * x - 1).to(dtype)[..., None, :]
+
+    def logits(self, answer: Tensor) -> Tensor:
+        """(..., 1, 1) -> (..., 2)."""
+        return pad(answer[..., 0], (1, 0))
+
+
+@dataclass(frozen=True)
+class Alike:
+    """More values that the target does not tell apart: each reads where it stands itself."""
+
+    num_values: int
+    odd, in_width, out_width = False, 1, 1
+
+    def read(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """(..., r) -> (..., v, r)."""
+        values = torch.arange(self.num_values, device=x.device)[:, None]
+        return (x[..., None, :] == values).to(dtype) - 1 / self.num_values
+
+    def logits(self, answer: Tensor) -> Tensor:
+        """(..., v, 1) -> (..., v)."""
+        return answer[..., 0]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Values that differ: spins for two of them, else centred one-hot vectors."""
+
+    num_values: int
+    odd = False
+
+    @property
+    def in_width(self) -> int:
+        return 1 if self.num_values == 2 else self.num_values
+
+    @property
+    def out_width(self) -> int:
+        return self.num_values - 1
+
+    def read(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """(..., r) -> (..., 1, r·c)."""
+        if self.num_values == 2:
+            return (2 * x - 1).to(dtype)[..., None, :]
+        z = one_hot(x, self.num_values).to(dtype) - 1 / self.num_values
+        return z.flatten(-2)[..., None, :]
+
+    def logits(self, answer: Tensor) -> Tensor:
+        """(..., 1, v - 1) -> (..., v)."""
+        return pad(answer[..., 0, :], (1, 0))
+
+
+Values = Signs | Alike | Apart
+
+
+def values_of(target: Target) -> Values:
+    if not target.symmetries.value_permutation:
+        return Apart(target.num_values)
+    return Signs() if target.num_values == 2 else Alike(target.num_values)
+
+
+# -- questions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Questions:
+    """``sites`` (n,) asked about, what is ``known`` then, (n, d) from 0 to 1, and the sites that
+    are ``read`` for it, (n, r), of which the first ``counts`` (n,) are known."""
+
+    sites: Tensor
+    known: Tensor
+    read: Tensor
+    counts: list[int]
+
+
+class KnownLaw(nn.Module):
+    """The network with the places of a target's sites.  A question reads the ``reach`` nearest of
+    the sites that are known.  ``order`` (n,) names sites as they are drawn where nothing is known,
+    and ``last`` (k,) those left over."""
+
+    distance: Tensor
+
+    def __init__(
+        self, target: Target, order: Tensor, last: Tensor | None, values: Values, width: int,
+        reach: int,
+    ):  # fmt: skip
+        super().__init__()
+        self.num_sites, self.num_values = target.num_sites, target.num_values
+        self.order, self.last, self.values, self.reach = order, last, values, reach
+        self.register_buffer("distance", distances(target), persistent=False)
+        self.network = Gated(
+            slots_of(target), values.in_width, values.out_width, width, odd=values.odd
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.network.read.dtype
+
+    def free(self, known: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Of order and last class the sites that are not ``known`` (d,)."""
+        known = known.to(self.order.device)
+        last = None if self.last is None else self.last[~known[self.last]]
+        return self.order[~known[self.order]], None if last is None or not len(last) else last
+
+    def questions(self, sites: Tensor, known: Tensor) -> Questions:
+        """About ``sites`` (n,), each with what is ``known`` (n, d) of the others."""
+        counts = (known > 0).sum(1).clamp_max(self.reach)
+        far = self.distance[sites].masked_fill(known == 0, torch.inf)
+        read = far.argsort(dim=1, stable=True)[:, : int(counts.max())]
+        return Questions(sites, known.to(self.dtype), read, counts.tolist())
+
+    def weights(self, questions: Questions) -> Weights:
+        return self.network.weights(questions.sites, questions.known, questions.read)
+
+    def answers(self, weights: Weights, read: Tensor, x: Tensor) -> Tensor:
+        """log q(x_i = v | known) of every question, (b, d) -> (b, n, v)."""
+        return self.law(weights(self.read(read, x)))
+
+    def read(self, sites: Tensor, x: Tensor) -> Tensor:
+        """What the values at sites (n, r) say, (b, d) -> (n, b, k, r·c)."""
+        return self.values.read(x.T[sites].transpose(1, 2), self.dtype)
+
+    def law(self, answer: Tensor) -> Tensor:
+        """log q from what the network answers, (n, b, k, o) -> (b, n, v)."""
+        return log_normalise(self.values.logits(answer).transpose(0, 1))
+
+    def forward(self, questions: Questions, x: Tensor) -> Tensor:
+        """log q(x_i = v | known) of every question, (b, d) -> (b, n, v)."""
+        return self.answers(self.weights(questions), questions.read, x)
+
+
+def slots_of(target: Target) -> Tensor:
+    """Which weights read site j for site i, (d, d): those of the displacement where the target has
+    translations, else weights of their own."""
+    d, lattice = target.num_sites, target.lattice
+    if lattice is None or not target.symmetries.translations:
+        return torch.arange(d * d).reshape(d, d)
+    place = torch.stack(torch.unravel_index(torch.arange(d), lattice.shape), -1)  # (d, axes)
+    shape = torch.tensor(lattice.shape)
+    displaced = (place[None] - place[:, None]) % shape
+    stride = torch.tensor([int(shape[axis + 1 :].prod()) for axis in range(len(shape))])
+    return (displaced * stride).sum(-1)
+
+
+# -- blocks ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to whole states: blocks of the given ``sizes`` one after the other, with the
+    ``questions`` about all of their sites."""
+
+    sizes: list[int]
+    questions: Questions
+
+    @property
+    def sites(self) -> Tensor:
+        """In the order in which they are drawn, (n,)."""
+        return self.questions.sites
+
+
+def way(model: KnownLaw, blocks: Sequence[Tensor], known: Tensor) -> Way:
+    """The way along ``blocks`` where the sites ``known`` (d,) are given."""
+    device = model.distance.device
+    sites, sizes = torch.cat(list(blocks)).to(device), torch.tensor([len(b) for b in blocks])
+    rank = torch.full((model.num_sites,), len(sites), device=device)
+    rank[sites] = torch.arange(len(sites), device=device)
+    begin = (sizes.cumsum(0) - sizes).repeat_interleave(sizes).to(device)
+    was_known = (rank < begin[:, None]) | known.to(device)
+    return Way(sizes.tolist(), model.questions(sites, was_known))
+
+
+@torch.no_grad()
+def draw(
+    model: KnownLaw, way: Way, weights: Weights, x: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """The sites of a way drawn into x (b, d), whose known sites are given; x and log q (b,)."""
+    columns, questions, begin = x.T.clone(), way.questions, 0  # (d, b): sites are rows
+    log_q = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    for size in way.sizes:
+        block, count = slice(begin, begin + size), questions.counts[begin]
+        z = model.values.read(columns[questions.read[block, :count]].transpose(1, 2), model.dtype)
+        answer = weights[block].reading(count * model.values.in_width)(z)
+        log_p = log_normalise(model.values.logits(answer))  # (size, b, v)
+        drawn = draw_categorical(log_p, generator=generator)
+        columns[questions.sites[block]] = drawn
+        log_q += log_p.gather(-1, drawn[..., None]).squeeze(-1).double().sum(0)
+        begin += size
+    return columns.T.contiguous(), log_q

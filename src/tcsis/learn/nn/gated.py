@@ -1,0 +1,128 @@
+"""A network that answers for one site from whatever is known of the others.
+
+What is known sets the weights, and these read the values.  For a site asked about, with α_j how far
+site j is known (0 not at all, 1 altogether) and z_j what its value says,
+
+    g, s     = MLP(α as seen from the site)                                  gates and shifts
+    a        = tanh(g₁·Σ_j α_j W_j z_j + s₁)
+    h        = tanh(W' (g₂·a) + P mean(g₂·a) + s₂)                           mean over equal values
+    answer   = C (g₃·Σ_j α_j W_j z_j + g₄·a + g₅·h) + Σ_j α_j A_j z_j + c
+
+W_j and A_j belong to the place of j as seen from the site: with translations, to the displacement.
+All that does not depend on the values is worked out once for any number of states (``Weights``).
+Without shifts and c the answer is odd in z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu
+
+NUM_GATES, NUM_SHIFTS = 5, 2
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The network for n questions, each of which reads r sites: products that are left to do."""
+
+    first: Tensor  # (n, r·c, h)
+    second: Tensor  # (n, h, h)
+    pooled: Tensor  # (n, h, h)
+    from_z: Tensor  # (n, r·c, o)
+    from_a: Tensor  # (n, h, o)
+    from_h: Tensor  # (n, h, o)
+    shifts: tuple[Tensor, Tensor, Tensor]  # (n, 1, h), (n, 1, h) and (n, 1, o)
+
+    def __getitem__(self, some: slice) -> Weights:
+        """The network for some of the questions."""
+        shifts = tuple(shift[some] for shift in self.shifts)
+        return Weights(
+            self.first[some], self.second[some], self.pooled[some], self.from_z[some],
+            self.from_a[some], self.from_h[some], (shifts[0], shifts[1], shifts[2]),
+        )  # fmt: skip
+
+    def reading(self, count: int) -> Weights:
+        """The same where the first ``count`` numbers of every z are all there is."""
+        return Weights(
+            self.first[:, :count], self.second, self.pooled, self.from_z[:, :count],
+            self.from_a, self.from_h, self.shifts,
+        )  # fmt: skip
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """Answers of b states with k equal values each, (n, b, k, r·c) -> (n, b, k, o)."""
+        n, b, k, width = z.shape
+        z = z.reshape(n, b * k, width)
+        a = torch.baddbmm(self.shifts[0], z, self.first).tanh()
+        inner = torch.baddbmm(self.shifts[1], a, self.second)
+        if k > 1:
+            mean = a.reshape(n, b, k, -1).mean(2) @ self.pooled
+            inner = (inner.reshape(n, b, k, -1) + mean[:, :, None]).reshape(inner.shape)
+        answer = torch.baddbmm(self.shifts[2], z, self.from_z)
+        answer = answer + a @ self.from_a + inner.tanh() @ self.from_h
+        return answer.reshape(n, b, k, -1)
+
+
+class Gated(nn.Module):
+    """``slots`` (d, d) names the weights with which a site reads another, row·d + place: sites that
+    see the others alike share a row.  ``in_width`` numbers tell a value, ``out_width`` answer."""
+
+    slots: Tensor
+
+    def __init__(self, slots: Tensor, in_width: int, out_width: int, width: int, *, odd: bool):
+        super().__init__()
+        d, c, o, h = len(slots), in_width, out_width, width
+        rows = int(slots.max()) // d + 1
+        self.odd, self.width = odd, width
+        self.register_buffer("slots", slots, persistent=False)
+        self.read = nn.Parameter(torch.randn(rows * d, c, h) / (d * c) ** 0.5)
+        self.mix = nn.Parameter(torch.randn(rows, h, h) / h**0.5)
+        self.pool = nn.Parameter(torch.zeros(h, h))
+        self.answer = nn.Parameter(torch.randn(rows, h, o) / h**0.5)
+        self.linear = nn.Parameter(torch.zeros(rows * d, c, o))
+        self.bias = nn.Parameter(torch.zeros(rows, 1, o))
+        self.place = nn.Parameter(torch.randn(d, h) / d**0.5)
+        self.row = nn.Parameter(torch.zeros(rows, h))
+        self.hidden = nn.Linear(h, h)
+        self.gates = nn.Linear(h, (NUM_GATES + NUM_SHIFTS) * h)
+        nn.init.zeros_(self.gates.weight)
+        nn.init.zeros_(self.gates.bias)
+        with torch.no_grad():  # the first two gates are open, and nothing is answered
+            self.gates.bias[: 2 * h] = 1
+
+    def weights(self, sites: Tensor, known: Tensor, read: Tensor) -> Weights:
+        """The network for questions about ``sites`` (n,) that know the sites by ``known`` (n, d)
+        and read those named in ``read`` (n, r)."""
+        g1, g2, g3, g4, g5, s1, s2 = self.opened(sites, known).split(self.width, -1)
+        first = self.seen_from(self.read, sites, known, read)
+        linear, bias = self.linear_part(sites, known, read)
+        row, kept = self.slots[sites, 0] // len(self.slots), 0.0 if self.odd else 1.0
+        answer = self.answer[row]
+        return Weights(
+            first * g1[:, None],
+            g2[..., None] * self.mix[row],
+            g2[..., None] * self.pool,
+            torch.baddbmm(linear, first, g3[..., None] * answer),
+            g4[..., None] * answer,
+            g5[..., None] * answer,
+            (kept * s1[:, None], kept * s2[:, None], bias),
+        )
+
+    def linear_part(self, sites: Tensor, known: Tensor, read: Tensor) -> tuple[Tensor, Tensor]:
+        """α_j A_j and c of the questions, (n, r·c, o) and (n, 1, o)."""
+        bias = self.bias[self.slots[sites, 0] // len(self.slots)]
+        return self.seen_from(self.linear, sites, known, read), bias * (0.0 if self.odd else 1.0)
+
+    def seen_from(self, weights: Tensor, sites: Tensor, known: Tensor, read: Tensor) -> Tensor:
+        """α_j times the weights with which each question reads j, (n, r·c, w)."""
+        alpha = known.gather(1, read)[..., None, None]  # (n, r, 1, 1)
+        return (weights[self.slots[sites[:, None], read]] * alpha).flatten(1, 2)
+
+    def opened(self, sites: Tensor, known: Tensor) -> Tensor:
+        """Gates and shifts from what is known, as seen from each site, (n, 7h)."""
+        slots, d = self.slots[sites], len(self.slots)
+        seen = torch.zeros_like(known).scatter(1, slots % d, known)
+        inner = silu(seen @ self.place + self.row[slots[:, 0] // d])
+        return self.gates(silu(self.hidden(inner)))
