@@ -22,7 +22,7 @@ from tcsis.mcmc.runner import AnyKernel
 from tcsis.reverse.schedules import Schedule
 from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
-from tcsis.targets.spec import build, describe
+from tcsis.targets.spec import CALLABLE, build, describe
 
 
 @dataclass
@@ -146,11 +146,13 @@ def matching_target(
     tensors: dict[str, Tensor], described: dict[str, Any], target: Target | None
 ) -> Target:
     """The target given, if it fits what is saved, or the saved one."""
+    own = {name[7:]: value for name, value in tensors.items() if name.startswith("target/")}
     if target is None:
-        own = {name[7:]: value for name, value in tensors.items() if name.startswith("target/")}
         return build(described, own)
     saved, parameters = describe(target)
-    sizes = ("num_sites", "num_values") if saved["name"] == "callable" else tuple(saved)
+    if described["name"] != CALLABLE:
+        described, _ = describe(build(described, own))  # with the defaults of what it did not say
+    sizes = ("num_sites", "num_values") if saved["name"] == CALLABLE else tuple(saved)
     for name in dict.fromkeys((*sizes, "given")):
         if described.get(name) != saved.get(name):
             raise ValueError(
