@@ -148,6 +148,7 @@ def test_allowed_states_stay_allowed() -> None:
     allowed = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 1]])
     target = from_callable(two_of_four, 4, 2, allowed=allowed)
     assert target.given({0: 1}).free.allowed.tolist() == [[1, 0, 0]]
+    assert target.given({0: 1}).allowed.tolist() == [[1, 1, 0, 0]]
     assert target.given({0: 1, 3: 1}).free.allowed is None
 
 

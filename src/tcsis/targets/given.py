@@ -29,6 +29,7 @@ class Given(Transformed):
         super().__init__(target)
         self.known = known
         self.differentiable = False  # as it stands; ``free`` may be
+        self.allowed = allowed_among(target, known)
 
     @cached_property
     def free(self) -> Target:
@@ -125,7 +126,8 @@ class FreeSites(Target):
         self.num_sites, self.num_values = len(known.free), target.num_values
         self.differentiable = target.differentiable
         self.device, self.dtype = target.device, target.dtype
-        self.allowed = allowed_among(target, known)
+        allowed = allowed_among(target, known)
+        self.allowed = None if allowed is None else allowed[:, known.free]
 
     @property
     def colouring(self) -> Tensor | None:
@@ -167,9 +169,9 @@ class FreeSites(Target):
 
 def allowed_among(target: Target, known: KnownSites) -> Tensor | None:
     """Of the states that the target says are allowed, those that still are with the known values
-    in place, (n, d - k); None where there are none."""
+    in place, (n, d); None where there are none."""
     if target.allowed is None:
         return None
-    x = target.allowed[:, known.free]
-    x = x[~target._log_density(known.complete(x)).isneginf()]
+    x = known.complete(target.allowed[:, known.free])
+    x = x[~target._log_density(x).isneginf()]
     return x if len(x) else None
