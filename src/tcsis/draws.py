@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tcsis.basics.checks import check_integer, make_generator
+from tcsis.targets.base import Target
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class Draws:
         """The same draws with chains laid end to end, ``x`` (n, d)."""
         weight = None if self.log_weight is None else self.log_weight.flatten()
         return replace(self, x=self.x.flatten(0, -2), log_weight=weight)
+
+    def completed(self, target: Target) -> Draws:
+        """Draws of ``target.free`` as draws of the target, what is known in place."""
+        return replace(self, x=target.complete(self.x))
 
     @property
     def weights(self) -> Tensor | None:

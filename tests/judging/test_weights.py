@@ -125,3 +125,12 @@ def test_forbidden_draws_leak() -> None:
     assert leak(log_weight) == pytest.approx(0.3)
     assert leak(log_weight[:30]) == 1
     assert leak(torch.zeros(5)) == 0
+
+
+def test_weights_on_levels_have_no_tail() -> None:
+    """As many equal weights at the top as the tail has draws, and a lower level just below it."""
+    for n in (30, 500, 2_000):
+        for top in range(1, n // 2, 7):
+            levels = torch.full((n,), -2e-3, dtype=torch.float64)
+            levels[:top] = 0.0
+            assert trust(weighted(levels)).trusted

@@ -57,6 +57,20 @@ def make(awake: Callable) -> Callable[..., Learned]:
 # -- files -----------------------------------------------------------------------------------------
 
 
+def test_what_a_file_does_not_say_is_the_default(make: Callable, tmp_path: Path) -> None:
+    """A spec from before RBMs had a constant is that of an RBM without one."""
+    target = TARGETS["rbm"]
+    make(target, "autoregressive").save(tmp_path)
+    tensors, data = checkpoint.load(tmp_path)
+    assert data["target"].pop("constant") == 0
+    checkpoint.save(tmp_path, tensors, data)
+    assert load(tmp_path, target).target is target
+    tensors["target/weights"] += 1
+    checkpoint.save(tmp_path, tensors, data)
+    with pytest.raises(ValueError, match="target has other weights than the saved model"):
+        load(tmp_path, target)
+
+
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_saved_model_draws_the_same(

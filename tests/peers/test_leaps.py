@@ -443,3 +443,16 @@ def test_bad_input() -> None:
         leaps.train(target, time_budget=-1, progress=False)
     with pytest.raises(ValueError, match=r"config\.width is wrong"):
         parse(LeapsConfig, {"width": 0})
+
+
+@pytest.mark.statistical
+def test_given_some_sites(tmp_path: Path) -> None:
+    """log Z within 4.5 standard errors (7e-6), by weights that hold for any number of steps."""
+    target = Ising(3, 0.3, field=0.2).given({0: 1, 1: 0, 5: 1})
+    model = leaps.train(target, config=LeapsConfig(num_walkers=64), steps=5, progress=False)
+    draws = model.sample(1_000, calls=8, stir=1.0, weigh=discrete_weights)
+    assert not target.known.contradicted(draws.x).any()
+    truth = tcsis.exact.solve(target).log_z
+    assert draws.log_z == pytest.approx(truth, abs=4.5 * draws.log_z_error)
+    model.save(tmp_path)
+    assert torch.equal(leaps.load(tmp_path).sample(20, calls=8).x, model.sample(20, calls=8).x)

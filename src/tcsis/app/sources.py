@@ -3,6 +3,8 @@
 {"name": "ising", "side": 4, "beta": 0.44}                  a model of ``tcsis.targets.spec``
 {"name": "pairwise", "file": "couplings.npz"}               arrays in a file, also for "rbm"
 {"name": "ring.py:log_density", "num_sites": 12, ...}       a function of the user's own
+
+Any of them may have ``"given": "3=1,17=0"``, the sites whose values are known.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from torch import Tensor
 
 from tcsis.targets.base import Target
 from tcsis.targets.callable import from_callable
+from tcsis.targets.known import parse_known
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.spec import DTYPES, as_numbers, build, check_names, load_pairwise, read_arrays
 
@@ -29,6 +32,9 @@ FROM_FILES = ("pairwise", "rbm")
 
 def make_target(spec: dict[str, Any], device: str = "cpu") -> Target:
     """The target that a spec names, on a device."""
+    if "given" in spec:
+        whole = {key: value for key, value in spec.items() if key != "given"}
+        return make_target(whole, device).given(parse_known(spec["given"]))
     name = spec.get("name")
     place = find_device(device)
     if isinstance(name, str) and ":" in name:

@@ -14,6 +14,7 @@ from tcsis.learn.method import ScorePairs
 from tcsis.noise import UniformNoise
 from tcsis.reverse.calls import Answer, Calls
 from tcsis.reverse.steps import Generator, Move, Step
+from tcsis.targets.base import Target
 
 MAX_ENUMERATED = 2**16
 """States of a target whose scores are still enumerated in seconds."""
@@ -49,22 +50,31 @@ class Filmed:
 
 
 def film(model: Learned, seed: int = 0) -> list[Frame]:
-    """One reverse trajectory of the model, noise first and the finished draw last."""
-    sampler, schedule = model.sampler, model.schedule()
+    """One reverse trajectory of the model, noise first and the finished draw last; what is known
+    is there from the start."""
+    sampler, schedule, target = model.sampler, model.schedule(), model.target
     step = Filmed(sampler.step)
     draws = reverse.sample(
-        model.target, sampler.denoiser, sampler.noise, schedule, step, 1,
-        generator=make_generator(seed, "film", model.target.device),
+        sampler.target, sampler.denoiser, sampler.noise, schedule, step, 1,
+        generator=make_generator(seed, "film", target.device),
     )  # fmt: skip
     if schedule.last is not None:
-        step.frames.append((torch.zeros(model.target.num_sites), draws.x[0].cpu().long()))
+        step.frames.append((torch.zeros(schedule.num_sites), draws.x[0].cpu().long()))
     shared = all(bool((times == times[0]).all()) for times, _ in step.frames)
-    return [(times[0], x) for times, x in step.frames] if shared else step.frames
+    return [
+        (times[0] if shared else at_free_sites(times, target), target.complete(x))
+        for times, x in step.frames
+    ]
+
+
+def at_free_sites(times: Tensor, target: Target) -> Tensor:
+    """Times of all sites from those of the free ones, (d_free,) -> (d,); known ones are at 0."""
+    return times.new_zeros(target.num_sites).index_copy(0, target.free_sites, times)
 
 
 def score_pairs(model: Learned, seed: int = 0) -> ScorePairs | None:
     """What the model learned beside the truth; None where states cannot be enumerated."""
-    target = model.target
+    target = model.sampler.target
     if target.num_values**target.num_sites > MAX_ENUMERATED or target.device.type != "cpu":
         return None
     return model.sampler.score_pairs(seed)

@@ -2,7 +2,7 @@
 
 | method          | targets                                    | gives                            |
 |-----------------|--------------------------------------------|----------------------------------|
-| enumeration     | any, V^d up to 2^22                        | everything                       |
+| enumeration     | any, V^d up to 2^22 for d free sites       | everything                       |
 | transfer matrix | 2-D lattice pairwise, V^width up to 2^14   | all but scores of noised states  |
 | Kaufman         | periodic 2-D Ising without field, any size | log Z and mean energy            |
 """
@@ -193,9 +193,10 @@ def enumerate_states(target: Target) -> Enumeration:
 
 
 def too_large(target: Target) -> str:
+    num_states = f"{target.num_values}^{len(target.free_sites)}"
     return (
-        f"{target} with {target.num_values}^{target.num_sites} states is too large: exact answers "
-        f"need V^d <= {MAX_STATES} states, a 2-D lattice with V^width <= {transfer.MAX_ROW_STATES} "
-        "(width 14 for V = 2), or, for log Z and energy alone, a periodic Ising lattice of any "
-        "size without field"
+        f"{target} with {num_states} states is too large: exact answers need V^d <= {MAX_STATES} "
+        f"states, a 2-D lattice with V^width <= {transfer.MAX_ROW_STATES} (width 14 for V = 2), "
+        "or, for log Z and energy alone, a periodic Ising lattice of any size without field or "
+        "evidence"
     )

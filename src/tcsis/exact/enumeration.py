@@ -1,7 +1,8 @@
 """Exact answers by visiting every state: the ground truth of small systems.
 
 States are numbered in base V with the first site leading, so a distribution over all of them is
-also a tensor with one axis of length V per site, and sums over sites fold one axis at a time.
+also a tensor with one axis of length V per site, and sums over sites fold one axis at a time.  Of a
+target that is given some sites, the states of the free ones are visited.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from tcsis.noise import Time, UniformNoise, per_site
 from tcsis.targets.base import Target
@@ -20,20 +22,21 @@ CHUNK = 2**18
 
 
 def applies(target: Target) -> bool:
-    return target.num_values**target.num_sites <= MAX_STATES
+    return target.num_values ** len(target.free_sites) <= MAX_STATES
 
 
 class Enumeration:
     """Every state of a target with its probability.
 
     ``log_density`` (N,) is log p̄ of all N = V^d states in float64, ``log_z`` its log-sum,
-    ``log_p`` (N,) the normalised log-probabilities.
+    ``log_p`` (N,) the normalised log-probabilities; of d sites only the free ones count.
     """
 
     def __init__(self, target: Target):
         target = self.target = target.to("cpu", torch.float64)
         self.num_sites, self.num_values = target.num_sites, target.num_values
-        self.num_states = self.num_values**self.num_sites
+        self.free = target.free_sites
+        self.num_states = self.num_values ** len(self.free)
         self.log_density = torch.cat([target.log_density(x) for x in self.chunks()])
         self.log_z = float(self.log_density.logsumexp(0))
         if self.log_z == -torch.inf:
@@ -42,8 +45,8 @@ class Enumeration:
 
     def states(self, index: Tensor) -> Tensor:
         """Tokens of numbered states, (...) -> (..., d)."""
-        place = self.num_values ** torch.arange(self.num_sites - 1, -1, -1)
-        return index[..., None] // place % self.num_values
+        place = self.num_values ** torch.arange(len(self.free) - 1, -1, -1)
+        return self.target.complete(index[..., None] // place % self.num_values)
 
     def chunks(self) -> Iterator[Tensor]:
         """All states in order, a chunk (n, d) at a time."""
@@ -69,8 +72,8 @@ class Enumeration:
         size = self.num_sites * self.num_values
         total = torch.zeros(size, size, dtype=torch.float64)
         for x, p in zip(self.chunks(), self.p.split(CHUNK), strict=True):
-            one_hot = torch.nn.functional.one_hot(x, self.num_values).double().flatten(1)
-            total += (one_hot * p[:, None]).T @ one_hot
+            z = one_hot(x, self.num_values).double().flatten(1)
+            total += (z * p[:, None]).T @ z
         return total.reshape(self.num_sites, self.num_values, self.num_sites, self.num_values)
 
     @property
@@ -111,13 +114,14 @@ class Enumeration:
         """log p_t(x_t) = log Σ_{x_0} p(x_0)·Π_i k_{t_i}(x_t^i | x_0^i), (..., d) -> (...)."""
         kernel = self._kernel(noise, x_t, t)
         parts = []
-        for k in kernel.split(max(1, CHUNK * 16 // self.num_states)):
+        for k in kernel[:, self.free].split(max(1, CHUNK * 16 // self.num_states)):
             folded = self.p.reshape(-1, self.num_values) @ k[:, -1].T  # (N/v, n)
-            for site in range(self.num_sites - 2, -1, -1):
+            for site in range(len(self.free) - 2, -1, -1):
                 folded = folded.reshape(-1, self.num_values, len(k))
                 folded = (folded * k[:, site].T).sum(1)
             parts.append(folded[0].log())
-        return torch.cat(parts).reshape(x_t.shape[:-1])
+        log_p = torch.cat(parts) + self._log_known(kernel)
+        return log_p.reshape(x_t.shape[:-1])
 
     def log_score(self, noise: UniformNoise, x_t: Tensor, t: Time) -> Tensor:
         """log p_t(x_t with site i set to v) - log p_t(x_t), (..., d) -> (..., d, v)."""
@@ -140,15 +144,22 @@ class Enumeration:
     def _log_posteriors(self, kernel: Tensor) -> Tensor:
         """Log of the site marginals of p(x_0)·Π_i kernel[i, x_0^i], (n, d, v) -> (n, d, v)."""
         joint = torch.ones(len(kernel), 1, dtype=torch.float64)
-        for site in range(self.num_sites):
+        for site in self.free:
             joint = (joint[..., None] * kernel[:, site, None, :]).flatten(1)
         folded = joint * self.p
-        marginals = torch.empty_like(kernel)
-        for site in range(self.num_sites - 1, -1, -1):
+        marginals = one_hot(self.states(torch.tensor(0)), self.num_values).repeat(len(kernel), 1, 1)
+        marginals = marginals.to(kernel)  # of known sites; the free ones follow
+        for site in self.free.flip(0):
             folded = folded.reshape(len(kernel), -1, self.num_values)
             marginals[:, site] = folded.sum(1)
             folded = folded.sum(-1)
         return marginals.log() - marginals.sum(-1, keepdim=True).log()
+
+    def _log_known(self, kernel: Tensor) -> Tensor:
+        """Σ_i log kernel[i, x_0^i] over the known sites, (n, d, v) -> (n,)."""
+        known = torch.ones(self.num_sites, dtype=torch.bool).index_fill(0, self.free, False)
+        values = self.states(torch.tensor(0))[known]
+        return kernel[:, known, values].log().sum(1)
 
     def _kernel(self, noise: UniformNoise, x_t: Tensor, t: Time) -> Tensor:
         """k_{t_i}(x_t^i | v), (n, d, v) float64."""

@@ -121,11 +121,12 @@ def magnetisation(target: Target) -> Tensor:
         raise ValueError(f"magnetisation is defined for V = 2, not for V = {target.num_values}")
     rows = read(target)
     start, size, _ = rows.starts
+    place = rows.possible_starts(0)
     per_block = max(1, POLYNOMIAL_BLOCK // (rows.num_states * (target.num_sites + 1)))
-    blocks = [loop_polynomials(rows, block) for block in start.split(per_block)]
+    blocks = [loop_polynomials(rows, block) for block in start[place].split(per_block)]
     polynomials = torch.cat([polynomial for polynomial, _ in blocks])  # (starts, d + 1)
     log_scale = torch.cat([log_scale for _, log_scale in blocks])
-    law = (log_scale - log_scale.max()).exp() * size @ polynomials
+    law = (log_scale - log_scale.max()).exp() * size[place] @ polynomials
     if rows.symmetries.value_permutation:  # a start stands for its mirror image too
         law = law + law.flip(0)
     return law / law.sum()
@@ -176,11 +177,11 @@ def site_laws(rows: Rows, head: Tensor, tail: Tensor) -> Tensor:
 
 def loops(rows: Rows, first: int, reach: int) -> tuple[Tensor, Tensor]:
     """log <s|T_first ... T_(first-1)|s> for every start s, (starts,), and the laws of the sites k
-    rows below it given s, k = 1..reach, (reach, starts, w, v)."""
+    rows below it given s, k = 1..reach, (reach, starts, w, v), zero where s is impossible."""
     start, _, _ = rows.starts
-    log_weight = torch.empty(len(start), dtype=torch.float64)
-    laws = log_weight.new_empty(reach, len(start), rows.width, rows.num_values)
-    for place in torch.arange(len(start)).split(max(1, BLOCK // rows.num_states)):
+    log_weight = torch.full((len(start),), -torch.inf, dtype=torch.float64)
+    laws = log_weight.new_zeros(reach, len(start), rows.width, rows.num_values)
+    for place in rows.possible_starts(first).split(max(1, BLOCK // rows.num_states)):
         block = start[place]
         head = list(heads(rows, indicators(rows, block), first, reach))
         for k, tail, log_scale in tails(rows, below(rows, block, first), first):
@@ -281,7 +282,8 @@ def open_laws(rows: Rows, reach: int) -> tuple[Tensor, list[Tensor]]:
         for k, message in enumerate(below_row, start=1):
             law = site_laws(rows, message, tail[row + k]).reshape(w, v, w, v)
             law = law.diagonal(dim1=0, dim2=2).permute(2, 0, 1)  # (w, u, v): same column
-            columns[k - 1].append(share[:, :, None] * law)
+            # of a value that a site cannot have there is no law
+            columns[k - 1].append((share[:, :, None] * law).where(share[:, :, None] > 0, 0.0))
     return states, [torch.stack(column) for column in columns]
 
 

@@ -7,7 +7,8 @@ The shorter side runs along the row, so that a row of w sites has n = v^w states
 ``weight`` and the site factors of K are scaled to a largest entry of 1.  K is never built: its
 factors are applied to a *message* (n, b), one function of the row state in each column.  A message
 rescaled after every row has no entry below exp(-span), where span adds the ranges of log weight and
-log K; refusing spans beyond ``MAX_SPAN`` is therefore enough for nothing ever to underflow.
+log K; refusing spans beyond ``MAX_SPAN`` is therefore enough for nothing ever to underflow.  Row
+states that contradict what is known of the target have weight zero.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from tcsis.targets import Pairwise, Symmetries, Target
+from tcsis.targets import Given, Pairwise, Symmetries, Target
 
 MAX_ROW_STATES = 2**14
 """The most states a row may have."""
@@ -43,6 +44,7 @@ class Rows:
     periodic: bool
     symmetries: Symmetries
     order: Tensor  # (d,): the site of the target at each place, row after row
+    possible: Tensor  # (h, n): row states that do not contradict what is known
 
     @property
     def height(self) -> int:
@@ -68,13 +70,17 @@ class Rows:
     @cached_property
     def weight(self) -> Tensor:
         """(h, n), the largest of each row 1."""
-        return (self.log_weight - self.log_weight.amax(1, keepdim=True)).exp()
+        return (self.log_weight - self.largest[:, None]).exp().where(self.possible, 0.0)
+
+    @cached_property
+    def largest(self) -> Tensor:
+        """(h,): the largest log weight of the row states that are possible."""
+        return self.log_weight.where(self.possible, -torch.inf).amax(1)
 
     @cached_property
     def log_scale(self) -> float:
         """What ``weight`` and ``factors`` leave out of log p̄."""
-        largest = self.log_weight.amax(1).sum() + self.log_down.amax((2, 3)).sum()
-        return float(largest) + self.constant
+        return float(self.largest.sum() + self.log_down.amax((2, 3)).sum()) + self.constant
 
     @cached_property
     def factors(self) -> list[Tensor]:
@@ -123,11 +129,16 @@ class Rows:
         start, orbit, size = first.unique(return_inverse=True, return_counts=True)
         return start, size.double(), orbit
 
+    def possible_starts(self, first: int) -> Tensor:
+        """The starts (their indices) that row ``first`` may be in."""
+        start, _, _ = self.starts
+        return self.possible[first, start].nonzero().squeeze(1) if self.periodic else start
+
 
 def obstacle(target: Target) -> str | None:
     """Why ``target`` has no transfer matrix here, in one line; None if it has one."""
     need = "the transfer matrix needs a 2-D lattice with nearest-neighbour couplings"
-    lattice = target.lattice
+    target, lattice = whole(target), target.lattice
     if not isinstance(target, Pairwise) or lattice is None or len(lattice.shape) != 2:
         return f"{need}: {target} is not one"
     if target.num_values ** min(lattice.shape) > MAX_ROW_STATES:
@@ -151,6 +162,8 @@ def read(target: Target) -> Rows:
     reason = obstacle(target)
     if reason is not None:
         raise ValueError(reason)
+    symmetries, fits = target.symmetries, fitting(target)
+    target = whole(target)
     assert isinstance(target, Pairwise)
     assert target.lattice is not None
     sites, v = target.lattice.sites, target.num_values
@@ -160,8 +173,11 @@ def read(target: Target) -> Rows:
     fields = target.fields[order].reshape(h, w, v)
     log_weight = torch.zeros(h, v**w, dtype=torch.float64)
     log_down = torch.zeros(h, w, v, v, dtype=torch.float64)
+    possible = torch.ones(h, v**w, dtype=torch.bool)
+    fits = fits[order].reshape(h, w, v)
     for c in range(w):
         log_weight += fields[:, c, tokens[:, c]]
+        possible &= fits[:, c, tokens[:, c]]
     for (i, j), table in zip(order.argsort()[target.edges].tolist(), target.couplings, strict=True):
         (row, c), (other_row, other_c) = divmod(i, w), divmod(j, w)
         if row == other_row:
@@ -178,8 +194,20 @@ def read(target: Target) -> Rows:
         )
     return Rows(
         tokens, log_weight, log_down, target.constant,
-        target.lattice.periodic, target.symmetries, order,
+        target.lattice.periodic, symmetries, order, possible,
     )  # fmt: skip
+
+
+def whole(target: Target) -> Target:
+    """The target that is given something, or the target itself."""
+    return target.target if isinstance(target, Given) else target
+
+
+def fitting(target: Target) -> Tensor:
+    """Which values do not contradict what is known, (d, v)."""
+    if isinstance(target, Given):
+        return target.known.fits(target.num_values)
+    return torch.ones(target.num_sites, target.num_values, dtype=torch.bool)
 
 
 # -- messages --------------------------------------------------------------------------------

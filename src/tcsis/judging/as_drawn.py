@@ -30,7 +30,6 @@ from tcsis.judging.findings import (
     percent,
 )
 from tcsis.judging.reference import States
-from tcsis.targets.pairwise import Pairwise
 
 LEAKY = 0.01
 """Share of draws that leak from which on draws are not to be used as they come."""
@@ -143,8 +142,8 @@ def observables(states: States, p: Tensor) -> Iterator[tuple[str, Tensor]]:
     if target.lattice is not None and target.lattice.max_distance:
         ends = sorted({1, target.lattice.max_distance})  # those between are costly, and alike
         yield "correlation", metrics.correlation_terms(x, target.lattice, marginals, ends)
-    elif isinstance(target, Pairwise) and len(target.edges):
-        for pairs in target.edges.cpu().split(MOST_PAIRS):
+    elif target.pairs is not None and len(target.pairs):
+        for pairs in target.pairs.cpu().split(MOST_PAIRS):
             yield "pair correlation", metrics.connected_terms(x, pairs, marginals)
     for value in range(1, v):
         yield f"share of value {value} at a site", (x == value).double()

@@ -13,7 +13,6 @@ from tcsis.draws import Draws
 from tcsis.judging import metrics
 from tcsis.judging.reference import Reference, States
 from tcsis.targets.base import Target
-from tcsis.targets.pairwise import Pairwise
 
 MAX_ENERGY_BINS = 64
 
@@ -125,8 +124,8 @@ class Comparison:
         rows = [self.energy(), self.sites()]
         if self.target.lattice is not None:
             rows.append(self.correlation())
-        elif isinstance(self.target, Pairwise) and len(self.target.edges):
-            rows.append(self.pairs())
+        elif self.target.pairs is not None and len(self.target.pairs):
+            rows.append(self.pairs(self.target.pairs))
         if self.target.num_values == 2:
             rows.append(self.magnetisation())
         rows += [self.modes(), self.energy_histogram()]
@@ -160,9 +159,8 @@ class Comparison:
             "correlation", estimate, None if truth is None else truth[1:], deviation
         )
 
-    def pairs(self) -> Row:
-        assert isinstance(self.target, Pairwise)
-        edges, v = self.target.edges, self.target.num_values
+    def pairs(self, edges: Tensor) -> Row:
+        v = self.target.num_values
         estimate = metrics.pair_correlations(self.x, v, edges, self.weights)
         truth = None
         if self.truth is not None and self.truth.enumeration is not None:
@@ -207,7 +205,7 @@ class Comparison:
     def states(self) -> Row:
         assert self.truth is not None and self.truth.enumeration is not None
         table = self.truth.enumeration
-        index = metrics.state_index(self.x, self.target.num_values)
+        index = metrics.state_index(self.x[:, self.target.free_sites], self.target.num_values)
         estimate = metrics.histogram(index, table.num_states, self.weights)
         return self.of_histogram("states", estimate, table.p)
 

@@ -226,9 +226,10 @@ def pareto_k(log_weight: Tensor) -> float:
         return -math.inf
     if n < FEWEST:
         return math.inf
-    cutoff = math.ceil(min(n / 5, 3 * math.sqrt(n)))  # the tail of Vehtari et al.
+    cutoff = math.floor(min(n / 5, 3 * math.sqrt(n)))  # the tail of Vehtari et al.
     quartile = ranked[cutoff - 1 - cutoff // 4]  # the fit divides by its height above the cutoff
-    if float(quartile - ranked[cutoff]) < ROUNDING:
+    flat = ranked[0] == ranked[cutoff - 1]
+    if flat or float(quartile - ranked[cutoff]) < ROUNDING:
         log_share = float(ranked[0] - ranked.logsumexp(0))
         return -math.inf if log_share < -0.5 * math.log(n) else math.inf
     # it takes log likelihoods, of which the log weights are the negative

@@ -22,13 +22,15 @@ from tcsis.mcmc.runner import AnyKernel
 from tcsis.reverse.schedules import Schedule
 from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
-from tcsis.targets.spec import build, describe
+from tcsis.targets.spec import CALLABLE, build, describe
 
 
 @dataclass
 class Learned:
     """What ``tcsis.train`` returns: ``model.sample(10_000, seed=1)``.
 
+    The ``module``, the ``sampler`` and its reverse process are of ``target.free``, the sites that
+    are not known; draws are whole states of the target.
     ``history`` holds a record of every evaluation during training, and ``seconds`` how long that
     took.
     """
@@ -44,7 +46,7 @@ class Learned:
     def sampler(self) -> ModelSampler:
         """Draws of this model, and the reverse process that they go by."""
         method: Method[Any] = self.config.method
-        return method.sampler(self.module, self.target)
+        return method.sampler(self.module, self.target.free)
 
     def sample(
         self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
@@ -59,7 +61,8 @@ class Learned:
         """
         check_counts(n=n, batch_size=batch_size or 1)
         generator = generator or make_generator(seed, "reverse", self.target.device)
-        return self.sampler.draw(n, generator, How(calls, schedule, step, batch_size))
+        draws = self.sampler.draw(n, generator, How(calls, schedule, step, batch_size))
+        return draws.completed(self.target)
 
     def chain(
         self, num_draws: int, *, num_chains: int = 10, kernel: AnyKernel | None = None,
@@ -132,7 +135,7 @@ def from_checkpoint(
         config = parse(Config, data["config"])
     except ValueError as error:
         raise CheckpointError(f"this checkpoint is of another tcsis: {error}") from None
-    module = config.new_model(target, seed=0)
+    module = config.new_model(target.free, seed=0)
     load_weights(module, tensors, "model/")
     return Learned(
         target, config, module.eval(), data["history"], data["seconds"], data["num_density_calls"]
@@ -143,12 +146,14 @@ def matching_target(
     tensors: dict[str, Tensor], described: dict[str, Any], target: Target | None
 ) -> Target:
     """The target given, if it fits what is saved, or the saved one."""
+    own = {name[7:]: value for name, value in tensors.items() if name.startswith("target/")}
     if target is None:
-        own = {name[7:]: value for name, value in tensors.items() if name.startswith("target/")}
         return build(described, own)
     saved, parameters = describe(target)
-    sizes = ("num_sites", "num_values") if saved["name"] == "callable" else tuple(saved)
-    for name in sizes:
+    if described["name"] != CALLABLE:
+        described, _ = describe(build(described, own))  # with the defaults of what it did not say
+    sizes = ("num_sites", "num_values") if saved["name"] == CALLABLE else tuple(saved)
+    for name in dict.fromkeys((*sizes, "given")):
         if described.get(name) != saved.get(name):
             raise ValueError(
                 f"target has {name} = {saved.get(name)} and the saved model "

@@ -40,7 +40,7 @@ def fast(target: Target, method: str = "autoregressive") -> Config:
         "self-normalized": self_normalized,
         "unbiased": unbiased,
     }
-    return maker_of(method, makers)(target)
+    return maker_of(method, makers)(target.free)
 
 
 def paper(target: Target, method: str = "self-normalized") -> Config:
@@ -50,7 +50,7 @@ def paper(target: Target, method: str = "self-normalized") -> Config:
         "self-normalized": paper_self_normalized,
         "unbiased": paper_unbiased,
     }
-    return maker_of(method, makers)(target)
+    return maker_of(method, makers)(target.free)
 
 
 def tiny(target: Target, method: str = "autoregressive") -> Config:

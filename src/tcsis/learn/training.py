@@ -25,7 +25,7 @@ from tcsis.learn.buffers import Buffer
 from tcsis.learn.config import Config
 from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.learn.learned import Learned, from_checkpoint, load_weights
-from tcsis.learn.method import Method
+from tcsis.learn.method import How, Method
 from tcsis.targets.base import Target
 from tcsis.targets.spec import describe
 
@@ -42,9 +42,10 @@ class Run:
     def __init__(self, target: Target, config: Config, seed: int, time_budget: float | None):
         self.target, self.config, self.seed = target, config, seed
         self.time_budget = time_budget or math.inf
-        self.model = config.new_model(target, seed)
-        self.average = deepcopy(self.model, {id(target): target}).eval().requires_grad_(False)
-        self.known = target.sketch  # what training asks for states and ratios
+        free = target.free  # which the model is for
+        self.model = config.new_model(free, seed)
+        self.average = deepcopy(self.model, {id(free): free}).eval().requires_grad_(False)
+        self.known = free.sketch  # what training asks for states and ratios
         self.buffer = Buffer(config.buffer, self.known)
         self.method = cast(Method[Any], config.method)  # whichever it is
         self.loss = self.method.loss(self.model, self.known, self.buffer)
@@ -134,7 +135,8 @@ class Run:
     # -- evaluation ------------------------------------------------------------------------------
 
     def sample(self, n: int, generator: torch.Generator) -> Draws:
-        return self.learned().sample(n, generator=generator)
+        """Draws of the free sites, as the buffer holds them."""
+        return self.learned().sampler.draw(n, generator, How())
 
     def learned(self) -> Learned:
         """The averaged model so far."""
@@ -183,7 +185,8 @@ class Run:
         """The shares of one side that buffer and model have; a warning where they differ."""
         if not self.buffer.source.follows_target:
             return {}
-        both = modes.shares(self.buffer.all, draws, self.target.num_values)
+        states = self.target.complete(self.buffer.all)
+        both = modes.shares(states, draws, self.target.num_values)
         if both is None:
             return {}
         said = modes.warning(*both)

@@ -31,7 +31,7 @@ from tcsis.mcmc.tempering import ParallelTempering
 from tcsis.targets.base import Target, counting
 
 Weigh = Callable[[Tensor, torch.Generator], Tensor]
-"""States (b, d) -> log weights (b,) of paths to them, drawn from π(ω | x)."""
+"""States (b, d), of the free sites, -> log weights (b,) of paths to them, from π(ω | x)."""
 
 BATCH_SIZE = 16_384
 """Proposals drawn together: they do not depend on where the chains are."""
@@ -72,9 +72,9 @@ def independence_chains(
     costs: list[Proposals | LocalMoves] = [proposals]
     local = None
     if kernel is not None and weigh is not None:
-        local = LocalMoves(target, kernel, weigh, here.x, proposals.calls_a_draw, seed)
+        local = LocalMoves(target.free, kernel, weigh, here.x, proposals.calls_a_draw, seed)
         costs.append(local)
-    kept = torch.empty(num_draws, num_chains, target.num_sites, dtype=torch.uint8)
+    kept = torch.empty(num_draws, *here.x.shape, dtype=torch.uint8)
     accepted = 0.0
     steps = walk(here, proposals.rounds(burn_in + thin * num_draws), local, seed)
     for step, (x, share) in enumerate(steps, start=1 - burn_in):
@@ -88,7 +88,7 @@ def independence_chains(
         num_density_calls=sum(part.num_density_calls for part in costs),
         num_network_calls=sum(part.num_network_calls for part in costs),
         acceptance=accepted / (thin * num_draws),
-    )
+    ).completed(target)
 
 
 def check_kernel(kernel: AnyKernel | None, weigh: Weigh | None) -> None:
@@ -108,7 +108,8 @@ def check_kernel(kernel: AnyKernel | None, weigh: Weigh | None) -> None:
 
 @dataclass(frozen=True)
 class Paths:
-    """Paths by their ends ``x`` uint8 (n, d) and their ``log_weight`` float64 (n,)."""
+    """Paths by their ends ``x`` uint8 (n, d), of the free sites, and their ``log_weight`` float64
+    (n,)."""
 
     x: Tensor
     log_weight: Tensor
@@ -195,7 +196,8 @@ class Proposals:
         self.num_density_calls += draws.num_density_calls
         self.num_network_calls += draws.num_network_calls
         device = self.target.device
-        return Paths(draws.x.to(device), draws.log_weight.to(device).double())
+        x = draws.x[:, self.target.free_sites]
+        return Paths(x.to(device), draws.log_weight.to(device).double())
 
 
 class LocalMoves:

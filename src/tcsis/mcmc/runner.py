@@ -6,6 +6,7 @@ import difflib
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -75,8 +76,9 @@ def sample(
 
     The first ``burn_in`` steps are dropped, and of the rest every ``thin``-th state is kept: ``x``
     is (chain, draw, site) with (num_steps - burn_in) // thin draws.  Chains start from uniform
-    noise or from ``init`` (num_chains, d).  A step of "glauber" or "metropolis" updates one site,
-    one of "gibbs" sweeps over all of them.
+    noise or from ``init`` (num_chains, d), whose free sites alone are read where the target is
+    given others.  A step of "glauber" or "metropolis" updates one site, one of "gibbs" sweeps over
+    all of them.
     """
     check_counts(num_chains=num_chains, num_steps=num_steps, thin=thin)
     if check_integer("burn_in", burn_in, least=0) >= num_steps:
@@ -87,11 +89,11 @@ def sample(
             f"thin is {thin}: expected at most the {num_steps - burn_in} steps after burn-in"
         )
     x = initial_states(target, num_chains, seed, init)
-    kept = torch.empty(num_draws, num_chains, target.num_sites, dtype=torch.uint8)
+    kept = torch.empty(num_draws, *x.shape, dtype=torch.uint8)
     accepted = 0.0
     begin = time.perf_counter()
     with counting(target) as cost, progress_bar("chains", num_draws, progress, PATIENCE) as show:
-        chains = start_chains(target, kernel, x, seed)
+        chains = start_chains(target.free, kernel, x, seed)
         if burn_in:
             chains.advance(burn_in)
         for number, row in enumerate(kept, start=1):
@@ -103,7 +105,7 @@ def sample(
         seconds=time.perf_counter() - begin,
         num_density_calls=cost.densities,
         acceptance=accepted / num_draws,
-    )
+    ).completed(target)
 
 
 def population_annealing(
@@ -130,10 +132,11 @@ def population_annealing(
         target, kernel, num_replicas, num_rungs, steps_per_rung, ladder, seed, init
     )
     generator = make_generator(seed, "resampling")
-    log_volume = annealing.log_num_states(target) if init is None else math.nan
-    return annealing.population_annealing(
-        target, ladder, steps_per_rung, x, start, generator, num_draws, log_volume
+    log_volume = annealing.log_num_states(target.free) if init is None else math.nan
+    population = annealing.population_annealing(
+        target.free, ladder, steps_per_rung, x, start, generator, num_draws, log_volume
     )
+    return replace(population, draws=population.draws.completed(target))
 
 
 def annealed_importance_sampling(
@@ -150,7 +153,8 @@ def annealed_importance_sampling(
     ladder, x, start = prepare_annealing(
         target, kernel, num_chains, num_rungs, steps_per_rung, ladder, seed
     )
-    return annealing.annealed_importance_sampling(target, ladder, steps_per_rung, x, start)
+    draws = annealing.annealed_importance_sampling(target.free, ladder, steps_per_rung, x, start)
+    return draws.completed(target)
 
 
 def prepare_annealing(
@@ -163,7 +167,7 @@ def prepare_annealing(
     seed: int,
     init: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Chains]]:
-    """The ladder, first states and a way to start chains at them."""
+    """The ladder, first states and a way to start chains at them, all of the free sites."""
     check_counts(num_chains=num_chains, num_rungs=num_rungs, steps_per_rung=steps_per_rung)
     if ladder is None:
         ladder = torch.linspace(0, 1, num_rungs + 1, dtype=torch.float64)
@@ -174,7 +178,7 @@ def prepare_annealing(
     if isinstance(find_kernel(kernel), ParallelTempering):
         raise ValueError("kernel is parallel tempering: expected a kernel that runs at one scale")
     x = initial_states(target, num_chains, seed, init)
-    return ladder, x, lambda states: start_chains(target, kernel, states, seed)
+    return ladder, x, lambda states: start_chains(target.free, kernel, states, seed)
 
 
 def start_chains(target: Target, kernel: AnyKernel, x: Tensor, seed: int) -> Chains:
@@ -210,10 +214,11 @@ def find_kernel(kernel: AnyKernel) -> Kernel | CompiledKernel | ParallelTemperin
 
 
 def initial_states(target: Target, num_chains: int, seed: int, init: Tensor | None) -> Tensor:
-    """Uniform states or the given ones, (num_chains, d), on the target's device."""
+    """Uniform states or those of ``init``, of the free sites, (num_chains, d_free), on the
+    target's device."""
     if init is None:
         generator = make_generator(seed, "initial states")
-        shape = (num_chains, target.num_sites)
+        shape = (num_chains, len(target.free_sites))
         return torch.randint(target.num_values, shape, generator=generator).to(target.device)
     x = target.check(init)
     if x.shape != (num_chains, target.num_sites):
@@ -221,4 +226,4 @@ def initial_states(target: Target, num_chains: int, seed: int, init: Tensor | No
             f"init has shape {tuple(init.shape)}: "
             f"expected (num_chains, num_sites) = {(num_chains, target.num_sites)}"
         )
-    return x
+    return x[:, target.free_sites]

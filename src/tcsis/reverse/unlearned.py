@@ -137,13 +137,15 @@ class ReverseSampler:
         """n draws with exact path weights.  The default schedule takes sites one by one, and the
         last colour class, where there is one, exactly from the target."""
         check_counts(n=n, batch_size=batch_size)
+        free = self.target.free
         if schedule is None:
-            schedule = default_schedule(self.target)
-        generator = make_generator(seed, "reverse", self.target.device)
-        return reverse.sample(
-            self.target, self.estimator(self.target, self.noise, generator), self.noise,
+            schedule = default_schedule(free)
+        generator = make_generator(seed, "reverse", free.device)
+        draws = reverse.sample(
+            free, self.estimator(free, self.noise, generator), self.noise,
             schedule, step, n, generator=generator, batch_size=batch_size,
         )  # fmt: skip
+        return draws.completed(self.target)
 
 
 @dataclass(frozen=True)
@@ -168,25 +170,25 @@ class JointSampler:
         """n independent draws with log_weight from the annealing."""
         check_counts(n=n)
         begin = time.perf_counter()
-        generator = make_generator(seed, "reverse", self.target.device)
-        with counting(self.target) as cost:
+        free = self.target.free
+        generator = make_generator(seed, "reverse", free.device)
+        with counting(free) as cost:
             first = mcmc.annealed_importance_sampling(
-                self.target, num_chains=n, num_rungs=self.num_rungs, seed=seed
+                free, num_chains=n, num_rungs=self.num_rungs, seed=seed
             )
-            x_0 = first.x.long().to(self.target.device)
-            x_t = torch.randint(
-                self.target.num_values, x_0.shape, device=x_0.device, generator=generator
-            )
+            x_0 = first.x.long().to(free.device)
+            x_t = torch.randint(free.num_values, x_0.shape, device=x_0.device, generator=generator)
             grid = torch.linspace(0, 1, self.num_steps + 1, dtype=torch.float64)
             times = self.noise.schedule.time(grid.to(x_0.device)).clamp(0, 1)
             for t, s in pairwise(times):
                 fields = self.noise.log_kernel(x_t, t)
-                x_0 = sweep_walkers(self.target, fields, x_0, self.num_sweeps, generator)
+                x_0 = sweep_walkers(free, fields, x_0, self.num_sweeps, generator)
                 x_t = self.noise.draw_bridge(x_t, x_0, s, t, generator=generator)
-        return replace(
+        draws = replace(
             first, x=x_t.cpu().to(torch.uint8), seconds=time.perf_counter() - begin,
             num_density_calls=cost.densities,
         )  # fmt: skip
+        return draws.completed(self.target)
 
 
 ESTIMATORS: dict[str, Estimator] = {

@@ -2,6 +2,7 @@
 
 from tcsis.targets.base import Cost, Symmetries, Target, counting
 from tcsis.targets.callable import from_callable
+from tcsis.targets.given import Given
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.pairwise import Pairwise
 from tcsis.targets.physics import Ising, Potts, SherringtonKirkpatrick, SpinGlass
@@ -11,6 +12,7 @@ from tcsis.targets.transformed import Scaled, Tilted
 __all__ = [
     "RBM",
     "Cost",
+    "Given",
     "Ising",
     "Lattice",
     "Pairwise",

@@ -15,15 +15,20 @@ The public methods check the tokens and count the work; subclasses write the und
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from tcsis.targets.known import KnownSites, read_known
 from tcsis.targets.lattice import Lattice
+
+if TYPE_CHECKING:
+    from tcsis.targets.given import Given
 
 MAX_CHUNK_TOKENS = 2**23
 """Neighbour states are evaluated in chunks of at most this many tokens (64 MB as int64)."""
@@ -88,10 +93,49 @@ class Target(ABC):
         return None
 
     @property
+    def pairs(self) -> Tensor | None:
+        """The pairs of sites that are known to interact, (m, 2), in a pairwise target."""
+        return None
+
+    @property
     def sketch(self) -> Target:
         """A target that agreed with this one wherever it was tried, and whose structure is known;
         itself, unless a black box has been recognised.  For training, never for answers."""
         return self
+
+    # -- evidence ------------------------------------------------------------------------------
+
+    @property
+    def free(self) -> Target:
+        """The law of the sites that are not known, on which samplers work; the target itself,
+        unless it is ``given`` something."""
+        return self
+
+    @property
+    def free_sites(self) -> Tensor:
+        """Which sites these are, (d_free,)."""
+        return torch.arange(self.num_sites)
+
+    def complete(self, x: Tensor) -> Tensor:
+        """States of all sites from states of ``free``, (..., d_free) -> (..., d)."""
+        return x
+
+    def given(self, evidence: Mapping[int, int] | Tensor, mask: Tensor | None = None) -> Given:
+        """The target given the values of some sites: log p̄(x) where x has them, -inf elsewhere.
+
+        ``target.given({site: value, ...})``, or ``target.given(x, mask)`` with tokens x (d,) and
+        a boolean mask (d,), True where x is known.  Draws are whole states with these values in
+        place, and log Z(given) - log Z is the log probability of the evidence.
+        """
+        from tcsis.targets.given import Given  # itself a Target, so it cannot come first
+
+        return Given(self, read_known(evidence, mask, self.num_sites, self.num_values))
+
+    def restrict(self, known: KnownSites) -> Target:
+        """log p̄ with the ``known`` values in place, as a target on the free sites alone."""
+        from tcsis.targets.given import FreeSites  # itself a Target, so it cannot come first
+
+        return FreeSites(self, known)
 
     # -- what everyone calls -----------------------------------------------------------------
 

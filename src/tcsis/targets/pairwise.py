@@ -18,6 +18,7 @@ from torch.nn.functional import embedding_bag
 
 from tcsis.basics.checks import check_integer, check_num_values
 from tcsis.targets.base import MAX_CHUNK_TOKENS, Symmetries, Target, check_finite
+from tcsis.targets.known import KnownSites
 from tcsis.targets.lattice import Lattice
 
 DENSE_FRACTION = 0.2
@@ -195,6 +196,10 @@ class Pairwise(Target):
         constant = self.couplings.mean((1, 2)).sum() + self.fields.mean(1).sum() + self.constant
         return j, field, float(constant)
 
+    @property
+    def pairs(self) -> Tensor:
+        return self.edges
+
     @cached_property
     def degree(self) -> int:
         """The largest number of neighbours of a site."""
@@ -230,6 +235,24 @@ class Pairwise(Target):
         graph.add_nodes_from(range(self.num_sites))
         by_site = networkx.greedy_color(graph, strategy="DSATUR")
         return torch.tensor([by_site[site] for site in range(self.num_sites)])
+
+    def restrict(self, known: KnownSites) -> Pairwise:
+        """The pairs of free sites.  A pair with a known site is a field of the other, a pair of
+        known sites and the field of one are constants."""
+        x, given = known.complete(torch.zeros(len(known.free), dtype=torch.long)), known.mask
+        (i, j), tables, fields = self.edges.T, self.couplings, self.fields.clone()
+        for site, other, table in ((i, j, tables), (j, i, tables.transpose(1, 2))):
+            felt = (~given[site] & given[other]).nonzero().squeeze(1)
+            fields.index_add_(0, site[felt], table[felt, :, x[other[felt]]])
+        inside = given[i] & given[j]
+        constant = tables[inside, x[i[inside]], x[j[inside]]].sum()
+        constant += self.fields[known.sites, known.values].sum()
+        left = ~given[i] & ~given[j]
+        place = (~given).cumsum(0) - 1  # of each free site among them
+        return Pairwise(
+            place[self.edges[left]], tables[left], fields[known.free],
+            constant=self.constant + float(constant), dtype=self.dtype, device=self.device,
+        )  # fmt: skip
 
     def scaled(self, scale: float | Tensor) -> Target:
         if isinstance(scale, Tensor) and scale.ndim:

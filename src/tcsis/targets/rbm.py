@@ -10,11 +10,13 @@ from torch.nn.functional import softplus
 
 from tcsis.basics.checks import check_counts
 from tcsis.targets.base import MAX_CHUNK_TOKENS, Target
+from tcsis.targets.known import KnownSites
 from tcsis.targets.pairwise import as_parameter
 
 
 class RBM(Target):
-    """log p̄(x) = visible_bias·x + Σ_j log(1 + exp(hidden_bias_j + Σ_i x_i W_ij)), x in {0,1}^d.
+    """log p̄(x) = visible_bias·x + Σ_j log(1 + exp(hidden_bias_j + Σ_i x_i W_ij)) + constant, x in
+    {0,1}^d.
 
     ``weights`` is (d, num_hidden), ``visible_bias`` (d,), ``hidden_bias`` (num_hidden,).
     """
@@ -28,6 +30,7 @@ class RBM(Target):
         visible_bias: Any,
         hidden_bias: Any,
         *,
+        constant: float = 0.0,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ):
@@ -49,11 +52,22 @@ class RBM(Target):
                     f"{name} has shape {tuple(bias.shape)}: expected ({size},), "
                     f"as weights has shape {tuple(self.weights.shape)}"
                 )
+        self.constant = float(as_parameter("constant", constant))
         self._place(torch.device(device or "cpu"), dtype or torch.get_default_dtype())
 
     @property
     def ratios_cost(self) -> float:
         return self.num_sites + 1  # a softplus per hidden unit for every flip, but no products
+
+    def restrict(self, known: KnownSites) -> RBM:
+        """The free units; what known ones that are on add is a bias of the hidden units."""
+        on = known.sites[known.values == 1]
+        return RBM(
+            self.weights[known.free], self.visible_bias[known.free],
+            self.hidden_bias + self.weights[on].sum(0),
+            constant=self.constant + float(self.visible_bias[on].sum()),
+            dtype=self.dtype, device=self.device,
+        )  # fmt: skip
 
     def _log_density(self, x: Tensor) -> Tensor:
         return self._of_visible(x.to(self.dtype))
@@ -76,7 +90,7 @@ class RBM(Target):
         return self._of_visible(z[..., 1])
 
     def _of_visible(self, visible: Tensor) -> Tensor:
-        return visible @ self._b + softplus(self._c + visible @ self._w).sum(-1)
+        return visible @ self._b + softplus(self._c + visible @ self._w).sum(-1) + self.constant
 
     def _place(self, device: torch.device, dtype: torch.dtype) -> None:
         super()._place(device, dtype)

@@ -143,7 +143,7 @@ def evened(
     return (even, level.expand_as(felt)) if float(apart) < tolerance else (couplings, fields)
 
 
-def states_to_try(found: Pairwise, base: Tensor) -> Tensor:
+def states_to_try(found: Target, base: Tensor) -> Tensor:
     """States of many kinds (n, d): uniform ones, ones near the base, and ones that the found
     target leads to, hot and cold, with a neighbour of each."""
     d, v = found.num_sites, found.num_values
@@ -162,6 +162,12 @@ def states_to_try(found: Pairwise, base: Tensor) -> Tensor:
             likely[:, site] = (scale * ratios - race).argmax(1)
     site = torch.randint(d, (NUM_STATES, 1), device=base.device, generator=generator)
     return torch.cat([random, near, likely, likely.scatter(1, site, random[:, :1])])
+
+
+def leads_inside(target: Target, found: Target) -> bool:
+    """Whether the target allows any of the states that the found one leads to."""
+    nowhere = torch.zeros(target.num_sites, dtype=torch.long, device=target.device)
+    return not bool(target._log_density(states_to_try(found, nowhere)).isneginf().all())
 
 
 def agrees(target: Target, found: Pairwise, x: Tensor, rounding: float) -> bool:

@@ -6,6 +6,7 @@
 
 The models of physics are a few numbers, such as ``{"name": "ising", "side": 4, "beta": 0.44}``; a
 pairwise target and an RBM are their tensors; a function cannot be saved and has to be passed again.
+What is known of a target stands in its spec as ``"given": "3=1,17=0"``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import torch
 from torch import Tensor
 
 from tcsis.targets.base import Target
+from tcsis.targets.given import Given
+from tcsis.targets.known import parse_known
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.pairwise import Pairwise
 from tcsis.targets.physics import Ising, Potts, SherringtonKirkpatrick, SpinGlass
@@ -54,7 +57,7 @@ KINDS = {
         optional=("constant", "side", "boundary"),
         tensors=("edges", "couplings", "fields"),
     ),
-    "rbm": Kind(RBM, tensors=("weights", "visible_bias", "hidden_bias")),
+    "rbm": Kind(RBM, optional=("constant",), tensors=("weights", "visible_bias", "hidden_bias")),
 }
 
 
@@ -64,6 +67,9 @@ def describe(target: Target) -> tuple[dict[str, Any], dict[str, Tensor]]:
     A function, a transformed target, and a class that is not of this package are described by
     their shape and ``repr`` only, under the name "callable".
     """
+    if isinstance(target, Given):
+        spec, tensors = describe(target.target)
+        return {**spec, "given": str(target.known)}, tensors
     name = find_name(target)
     if name == CALLABLE:
         shape = {"num_sites": target.num_sites, "num_values": target.num_values}
@@ -82,6 +88,9 @@ def build(spec: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> Tar
     tensors = {} if tensors is None else tensors
     if not isinstance(spec, dict) or "name" not in spec:
         raise ValueError(f"target is {spec!r}: expected a name, one of {', '.join(KINDS)}")
+    if "given" in spec:
+        whole = {key: value for key, value in spec.items() if key != "given"}
+        return build(whole, tensors).given(parse_known(spec["given"]))
     name = spec["name"]
     if name == CALLABLE:
         raise ValueError(

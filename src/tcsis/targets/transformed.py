@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tcsis.targets.base import Target, subtract_log_densities
+from tcsis.targets.known import KnownSites
 
 
 class Transformed(Target):
@@ -33,6 +34,10 @@ class Transformed(Target):
     def colouring(self) -> Tensor | None:
         return self.target.colouring
 
+    @property
+    def pairs(self) -> Tensor | None:
+        return self.target.pairs
+
     def count(self, densities: float) -> None:
         self.target.count(densities)
         super().count(densities)
@@ -54,6 +59,9 @@ class Scaled(Transformed):
         self.scale = torch.as_tensor(scale, dtype=target.dtype, device=target.device)
         if not bool(torch.isfinite(self.scale).all()):
             raise ValueError(f"scale is {scale}: expected finite numbers")
+
+    def restrict(self, known: KnownSites) -> Target:
+        return self.target.restrict(known).scaled(self.scale)
 
     def _log_density(self, x: Tensor) -> Tensor:
         return self._times(self.target._log_density(x), self.scale)

@@ -34,6 +34,9 @@ class TargetOptions:
     boundary: Annotated[str | None, Option(help="periodic or open")] = None
     disorder: Annotated[str | None, Option(help="bimodal or gaussian")] = None
     disorder_seed: Annotated[int | None, Option(help="seed of the couplings of a glass")] = None
+    given: Annotated[
+        str | None, Option(help="known sites and their values, with commas between: 3=1,17=0")
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def target_table(options: TargetOptions) -> Document:
         "name": options.target, "file": options.file, "side": parse_side(options.side),
         "beta": options.beta, "num_values": options.num_values, "num_sites": options.num_sites,
         "field": options.field, "boundary": options.boundary, "disorder": options.disorder,
-        "seed": options.disorder_seed,
+        "seed": options.disorder_seed, "given": options.given,
     }  # fmt: skip
     return {name: value for name, value in given.items() if value is not None}
 

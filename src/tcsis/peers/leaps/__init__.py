@@ -57,7 +57,7 @@ def train(
         config = config.model_copy(update={"num_steps": check_integer("steps", steps)})
     if time_budget is not None and not time_budget > 0:
         raise ValueError(f"time_budget is {time_budget}: expected seconds above 0")
-    run = Run(target, config, seed, time_budget)
+    run = Run(target.free, config, seed, time_budget)
     with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
         for _ in run.steps():
             show(run.progress, said(run.last_loss, run.history))
@@ -106,7 +106,7 @@ class Leaps:
         with counting(self.target) as cost:
             parts = [
                 sample(
-                    self.module.rates, self.target, min(batch_size, n - first), calls,
+                    self.module.rates, self.target.free, min(batch_size, n - first), calls,
                     generator=generator, stir=stir, resample_below=resample_below, weigh=weigh,
                 )
                 for first in range(0, n, batch_size)
@@ -115,12 +115,12 @@ class Leaps:
         return Draws(
             x.to(torch.uint8), log_weight, time.perf_counter() - began, cost.densities,
             num_network_calls=n * (calls + 1),
-        )  # fmt: skip
+        ).completed(self.target)  # fmt: skip
 
     @property
     def num_calls(self) -> int:
         """The steps of ``sample`` where none are asked for."""
-        return self.config.num_calls or default_calls(self.target)
+        return self.config.num_calls or default_calls(self.target.free)
 
     @property
     @torch.no_grad()
@@ -128,7 +128,7 @@ class Leaps:
         """d·log V + ∫ f(t) dt, log Z as the second network has it."""
         t = torch.linspace(0, 1, NUM_INTEGRATED, dtype=torch.float64, device=self.target.device)
         rise = torch.trapezoid(self.module.slope(t).double(), t)
-        return log_volume(self.target) + float(rise)
+        return log_volume(self.target.free) + float(rise)
 
     def save(self, folder: str | Path) -> Path:
         """Write the model and its target into a folder, for ``leaps.load``."""
@@ -147,7 +147,7 @@ def load(folder: str | Path, target: Target | None = None) -> Leaps:
         raise CheckpointError("this checkpoint holds no model of LEAPS: expected one it has saved")
     target = matching_target(tensors, data["target"], target)
     config = parse(LeapsConfig, data["leaps"])
-    module = make_model(config, target, seed=0)
+    module = make_model(config, target.free, seed=0)
     load_weights(module, tensors, "model/")
     return Leaps(
         target, config, module.eval(), data["history"], data["seconds"], data["num_density_calls"]
