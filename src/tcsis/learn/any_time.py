@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Annotated, Literal
 
@@ -51,6 +51,7 @@ from tcsis.reverse.schedules import (
 )  # fmt: skip
 from tcsis.reverse.steps import Denoiser, Step, tweedie
 from tcsis.targets.base import Target, counting
+from tcsis.targets.known import KnownSites
 
 BATCH_SIZE = 2_048
 NUM_PILOTS = 2**15
@@ -207,6 +208,10 @@ class AnyTimeSampler:
         log_p = end_density(self.target, x)
         log_w = log_p - log_q - log_last(self.target, x, last)
         return torch.where(log_p.isneginf(), log_p, log_w)  # even where q gives nothing
+
+    def given(self, known: KnownSites) -> AnyTimeSampler:
+        x = torch.zeros_like(self.x).index_copy(0, known.sites, known.values)
+        return replace(self, known=known.mask, x=x)
 
     # -- plans -----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from tcsis.basics.frozen import Named, Positive
 from tcsis.draws import Draws, concatenate
 from tcsis.learn.both_sides import exchanged, num_compared, spread_parts, together
 from tcsis.learn.buffers import Buffer
-from tcsis.learn.method import How, Loss, Method, ScorePairs
+from tcsis.learn.method import How, Loss, Method, ScorePairs, serves_no_evidence
 from tcsis.learn.models.causal_law import CausalLaw
 from tcsis.learn.models.labels import ByAppearance, ByName
 from tcsis.learn.models.last import log_summed
@@ -38,6 +38,7 @@ from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import Schedule, farthest_point, last_sites, remaining
 from tcsis.reverse.steps import Denoiser, Step, tweedie
 from tcsis.targets.base import Target
+from tcsis.targets.known import KnownSites
 from tcsis.targets.pairwise import Pairwise
 
 BATCH_SIZE = 16_384
@@ -175,6 +176,9 @@ class AutoregressiveSampler:
 
     def weigh(self, x: Tensor, generator: torch.Generator) -> Tensor:
         return self.model.log_weight(self.target, x)
+
+    def given(self, known: KnownSites) -> AutoregressiveSampler:
+        raise serves_no_evidence("autoregressive")
 
     @property
     def noise(self) -> UniformNoise:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from tcsis.basics.frozen import parse
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
+from tcsis.learn.conditional import Conditional
 from tcsis.learn.config import Config
 from tcsis.learn.method import How, Method, ModelSampler
 from tcsis.mcmc.independence import independence_chains
@@ -80,6 +82,16 @@ class Learned:
             self, self.target, num_draws, num_chains=num_chains, kernel=kernel,
             weigh=self.sampler.weigh, burn_in=burn_in, thin=thin, seed=seed,
         )  # fmt: skip
+
+    def given(
+        self, evidence: Mapping[int, int] | Tensor, mask: Tensor | None = None
+    ) -> Conditional:
+        """The same model given the values of some sites, as for ``target.given``, without training:
+        what a model of the any-time method is good for."""
+        target = self.target.given(evidence, mask)
+        inside = target.known.among(self.target.free_sites)
+        sampler = self.sampler if inside is None else self.sampler.given(inside)
+        return Conditional(target, self.target, sampler, self.sampler)
 
     @property
     def denoiser(self) -> Denoiser:

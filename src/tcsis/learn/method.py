@@ -25,6 +25,7 @@ from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import Schedule
 from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
+from tcsis.targets.known import KnownSites
 
 Loss = Callable[[Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """States x_0 (b, d) of the buffer -> a scalar, and the states (b, d) to put back."""
@@ -70,8 +71,19 @@ class ModelSampler(Protocol):
         """log weights (b,) of states given, (b, d): of a path to each of them, drawn by the
         noise."""
 
+    def given(self, known: KnownSites) -> ModelSampler:
+        """The same given the values of some sites, where the method serves evidence without
+        training; else a ``ValueError``."""
+
     def score_pairs(self, seed: int) -> ScorePairs:
         """What the model learned beside the truth, on a target that can be enumerated."""
+
+
+def serves_no_evidence(kind: str) -> ValueError:
+    return ValueError(
+        f"the model is of the method {kind}, which serves no evidence without training: train on "
+        'target.given(...), or train a model with method="any-time" for any evidence'
+    )
 
 
 Model = TypeVar("Model", bound=nn.Module)

@@ -14,12 +14,13 @@ from tcsis.basics.checks import check_integer, make_generator
 from tcsis.basics.frozen import Named
 from tcsis.draws import Draws
 from tcsis.judging.weights import eubo
-from tcsis.learn.method import How, ScorePairs
+from tcsis.learn.method import How, ScorePairs, serves_no_evidence
 from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import Schedule, parallel, uniform_grid
 from tcsis.reverse.steps import Denoiser, Step, euler, tweedie
 from tcsis.reverse.trapezoidal import Trapezoidal
 from tcsis.targets.base import Target
+from tcsis.targets.known import KnownSites
 
 BATCH_SIZE = 2_000
 NUM_NOISED = 64
@@ -69,6 +70,9 @@ class DiffusionSampler:
             self.target, self.denoiser, self.noise, self.schedule(), self.step, x,
             generator=generator,
         ).log_weight  # fmt: skip
+
+    def given(self, known: KnownSites) -> DiffusionSampler:
+        raise serves_no_evidence("self-normalized or unbiased")
 
     @property
     def step(self) -> Step:

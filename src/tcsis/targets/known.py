@@ -54,6 +54,13 @@ class KnownSites:
         whole[..., self.sites] = self.values.to(x)
         return whole
 
+    def among(self, sites: Tensor) -> KnownSites | None:
+        """What is known of these sites, (n,), by their place among them; None where nothing is."""
+        known = dict(self.pairs)
+        pairs = [(place, known.get(site)) for place, site in enumerate(sites.tolist())]
+        found = tuple((place, value) for place, value in pairs if value is not None)
+        return KnownSites(len(sites), found) if found else None
+
     def contradicted(self, x: Tensor) -> Tensor:
         """Which sites of x have another value than the known one, (..., d) -> (..., d)."""
         wrong = torch.zeros_like(x, dtype=torch.bool)

@@ -140,7 +140,8 @@ class KnownLaw(nn.Module):
         """About ``sites`` (n,), each with what is ``known`` (n, d) of the others."""
         counts = (known > 0).sum(1).clamp_max(self.reach)
         far = self.distance[sites].masked_fill(known == 0, torch.inf)
-        read = far.argsort(dim=1, stable=True)[:, : int(counts.max())]
+        most = int(counts.max()) if len(counts) else 0
+        read = far.argsort(dim=1, stable=True)[:, :most]
         return Questions(sites, known.to(self.dtype), read, counts.tolist())
 
     def weights(self, questions: Questions) -> Weights:
@@ -196,7 +197,9 @@ class Way:
 def way(model: KnownLaw, blocks: Sequence[Tensor], known: Tensor) -> Way:
     """The way along ``blocks`` where the sites ``known`` (d,) are given."""
     device = model.distance.device
-    sites, sizes = torch.cat(list(blocks)).to(device), torch.tensor([len(b) for b in blocks])
+    blocks = [block for block in blocks if len(block)]  # none where all that is free is last
+    sites = torch.cat([model.order[:0].cpu(), *(block.cpu() for block in blocks)]).to(device)
+    sizes = torch.tensor([len(block) for block in blocks], dtype=torch.long)
     rank = torch.full((model.num_sites,), len(sites), device=device)
     rank[sites] = torch.arange(len(sites), device=device)
     begin = (sizes.cumsum(0) - sizes).repeat_interleave(sizes).to(device)
