@@ -105,7 +105,9 @@ def test_evidence_that_cannot_be_is_refused(make: Callable) -> None:
         return torch.where((x[:, :-1] & x[:, 1:]).any(1), -torch.inf, 0.0).double()
 
     model = make(from_callable(apart, 6, 2))
-    with pytest.raises(ValueError, match=r"all 50 draws of .* are states that it forbids") as caught:
+    with pytest.raises(
+        ValueError, match=r"all 50 draws of .* are states that it forbids"
+    ) as caught:
         model.given({2: 1, 3: 1}).sample(50)
     assert "\n" not in str(caught.value)
 

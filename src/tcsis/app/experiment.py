@@ -19,6 +19,7 @@ from tcsis.app.settings import Compare, Exact, Mcmc, Sample, Settings, Train, Tr
 from tcsis.app.sources import find_device, is_function, make_target
 from tcsis.app.storage import write_draws
 from tcsis.learn import checkpoint
+from tcsis.learn.conditional import Conditional
 from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned, load
 from tcsis.learn.trainer import CHECKPOINT, train
@@ -32,7 +33,7 @@ class Job:
 
     settings: Settings
     target: Target
-    model: Learned | None = None
+    model: Learned | Conditional | None = None
     folder: Path | None = None
     resume: bool = False
     progress: bool = True
@@ -103,7 +104,7 @@ def perform(job: Job) -> Comparison:
         case Sample(run=run):
             assert job.model is not None
             draws = job.model.sample(run.n, calls=run.calls, seed=run.seed)
-            return finish(job, job.model.config.method.kind, Entry.of(job.model, draws))
+            return finish(job, job.model.kind, Entry.of(job.model, draws))
     raise AssertionError(f"no command runs {job.settings}")
 
 

@@ -31,8 +31,10 @@ class LogEvidence:
 
 @dataclass(frozen=True)
 class Conditional:
-    """Draws of ``target`` from a model of ``whole``, the target without the evidence."""
+    """Draws of ``target`` from a model of ``whole``, the target without the evidence; ``kind`` is
+    the name of its method."""
 
+    kind: str
     target: Given
     whole: Target
     given: ModelSampler

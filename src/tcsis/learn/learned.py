@@ -44,6 +44,11 @@ class Learned:
     seconds: float = 0.0
     num_density_calls: float = 0.0
 
+    @property
+    def kind(self) -> str:
+        """The name of the method."""
+        return self.config.method.kind
+
     @cached_property
     def sampler(self) -> ModelSampler:
         """Draws of this model, and the reverse process that they go by."""
@@ -91,7 +96,7 @@ class Learned:
         target = self.target.given(evidence, mask)
         inside = target.known.among(self.target.free_sites)
         sampler = self.sampler if inside is None else self.sampler.given(inside)
-        return Conditional(target, self.target, sampler, self.sampler)
+        return Conditional(self.kind, target, self.target, sampler, self.sampler)
 
     @property
     def denoiser(self) -> Denoiser:

@@ -151,6 +151,11 @@ def as_integer(what: str, value: Any) -> int:
     raise ValueError(f"given has {value!r} for {what}: expected an integer")
 
 
+def add_known(text: str, more: str) -> str:
+    """What both texts tell, each site once."""
+    return ",".join(f"{site}={value}" for site, value in parse_known(f"{text},{more}").items())
+
+
 def parse_known(text: Any) -> dict[int, int]:
     """``3=1,17=0`` as a value for each known site."""
     expected = "expected site=value with commas between, such as 3=1,17=0"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import tcsis
 from tcsis.app.storage import read_draws
@@ -100,6 +101,24 @@ def test_functions_and_files(
     )
     assert tcsis_cli("evaluate", "pairs").code == 0
     assert (read_draws(Path("pairs/draws.nc"))[0].x[:, 1] == 1).all()
+
+
+def test_a_run_of_the_any_time_method_is_given_more(tcsis_cli: Callable, tmp_path: Path) -> None:
+    """What is given is kept with the draws, and adds to what the run was trained with."""
+    run, drawn, again = tmp_path / "run", tmp_path / "drawn", tmp_path / "again"
+    assert tcsis_cli("train", *SMALL, *TINY, "--method", "any-time", "--out", run).code == 0
+    assert tcsis_cli("sample", run, "--given", "0=1", "--n", "50", "--out", drawn).code == 0
+    config = tomllib.loads((drawn / "config.toml").read_text())
+    assert config["target"]["given"] == "3=1,5=0,0=1"
+    x = read_draws(drawn / "draws.nc")[0].x
+    assert (x[:, [0, 3, 5]] == torch.tensor([1, 1, 0])).all()
+    assert tcsis_cli("evaluate", drawn).code == 0
+    repeat = ["sample", run, "--config", drawn / "config.toml", "--out", again]
+    assert tcsis_cli(*repeat).code == 0
+    assert torch.equal(read_draws(again / "draws.nc")[0].x, x)
+    outcome = tcsis_cli("sample", run, "--given", "5=1", "--n", "50")
+    assert outcome.code == 2
+    assert "given has the values 0 and 1 at site 5" in outcome.err
 
 
 @pytest.mark.parametrize(

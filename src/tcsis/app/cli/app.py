@@ -120,11 +120,14 @@ def sample(
     printing: PrintOptions,
     model: Annotated[str, Argument(metavar="RUN", help="the folder of a trained run")],
     calls: Annotated[int | None, Option(help="network calls a draw may take")] = None,
+    given: Annotated[
+        str | None, Option(help="values of more sites, 3=1,17=0, for a run of method any-time")
+    ] = None,
 ) -> int:
     """Draw from a trained run."""
     from tcsis.app.cli import running
 
-    return running.sample(model, calls, run, folder, gates, printing)
+    return running.sample(model, calls, given, run, folder, gates, printing)
 
 
 @command

@@ -26,6 +26,7 @@ from tcsis.basics.frozen import merge
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT
 from tcsis.mcmc.runner import find_kernel
+from tcsis.targets.known import add_known, parse_known
 
 RUNS = Path("runs")
 CHOOSING = ("method", "preset")
@@ -62,24 +63,28 @@ def run(
 def sample(
     model: str,
     calls: int | None,
+    given: str | None,
     run: RunOptions,
     folder: FolderOptions,
     gates: GateOptions,
     printing: PrintOptions,
 ) -> int:
-    """Draw from the model in a folder, on the target of its config."""
+    """Draw from the model in a folder, on the target of its config, which more may be given."""
     printer = Printer(printing)
     check_options(gates)
     refuse_resuming("sample", folder)
-    trained = Path(model)
+    trained, base = Path(model), read_base(run, folder)
     target = runs.read_config(trained)["target"]
+    more = base.get("target", {}).get("given") if given is None else given
+    known = {} if more is None else {"given": add_known(target.get("given", ""), more)}
     own = run_table(run) | {"calls": calls, "model": str(trained.absolute())}
-    document = merge(read_base(run, folder), without_nothing({"target": target, "run": own}))
+    document = merge(base, without_nothing({"target": target | known, "run": own}))
     chosen = settings.resolve_sample(with_assignments(document, run))
-    loaded = experiment.load_model(trained, chosen.target, chosen.run.device)
-    check_target(gates, loaded.target)  # before a folder is made
+    loaded = experiment.load_model(trained, target, chosen.run.device)
+    sampler = loaded if more is None else loaded.given(parse_known(more))
+    check_target(gates, sampler.target)  # before a folder is made
     place = make_folder(chosen, folder)
-    return perform(Job(chosen, loaded.target, loaded, place), gates, printer)
+    return perform(Job(chosen, sampler.target, sampler, place), gates, printer)
 
 
 def perform(job: Job, gates: GateOptions, printer: Printer) -> int:
