@@ -20,6 +20,7 @@ import torch
 from scipy.special import expit, logsumexp, softmax
 from torch import Tensor
 
+from tcsis import exact
 from tcsis.exact import transfer
 from tcsis.targets import RBM, Pairwise
 from tcsis.targets.base import Target
@@ -241,3 +242,8 @@ def even(target: Target, log_z: float | None) -> Answer:
 def even_lattice(target: Target) -> Answer:
     """By the transfer matrix of ``tcsis.exact``."""
     return even(target, transfer.log_z(target))
+
+
+def large_lattice(target: Target) -> Answer:
+    """By Kaufman's formula, as ``tcsis.exact`` has it."""
+    return even(target, exact.solve(target).log_z)

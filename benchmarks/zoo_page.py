@@ -33,8 +33,8 @@ def page(cases: Sequence[Case], cells: list[Cell], num_draws: int, num_state_dra
 
 `python benchmarks/zoo.py`, two processes side by side with one core each
 (`OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1`): every target is trained with the seeds that its row
-names, each for at most two minutes (±J 12×12 and SK with 64 sites five) and otherwise with the
-defaults of `tcsis.train`, and gives {num_draws:,} draws.
+names, each for at most two minutes (Ising 16×16, ±J 12×12 and SK with 64 sites five) and otherwise
+with the defaults of `tcsis.train`, and gives {num_draws:,} draws.
 
 {summary_sentence(cells)}
 

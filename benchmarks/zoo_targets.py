@@ -142,6 +142,8 @@ LATTICES = [
          by_elimination),
     Case("Ising 10×10, β = 0.4407", "Ising, no field", partial(ising, 10, 0.4407),
          zoo_exact.even_lattice, mode=FLIPPED),
+    Case("Ising 16×16, β = 0.4407", "Ising, no field", partial(ising, 16, 0.4407),
+         zoo_exact.large_lattice, mode=FLIPPED, minutes=5),
     Case("Ising 8×8, open, β = 0.4407", "Ising, no field",
          partial(ising, 8, 0.4407, boundary="open"), by_elimination, mode=FLIPPED),
     Case("Ising 3×3×3, β = 0.3", "Ising, 3-D", partial(ising, (3, 3, 3), 0.3), by_elimination,

@@ -10,12 +10,13 @@ from torch import Tensor
 from tcsis import exact
 from tcsis.exact import Enumeration
 from tcsis.judging.metrics import state_index
-from tcsis.learn import both_sides
+from tcsis.learn import buffers
 from tcsis.learn.autoregressive import Autoregressive, by_both_sides, by_conditionals, by_spread
-from tcsis.learn.both_sides import MOST_GAP, exchanged, spread_parts
+from tcsis.learn.buffers import exchanged
 from tcsis.learn.models.causal_law import CausalLaw
 from tcsis.learn.models.labels import ByName
 from tcsis.learn.models.last import log_summed
+from tcsis.learn.objectives import MOST_GAP, spread_parts
 from tcsis.targets import Ising, Target, from_callable
 
 DOUBLE = {"dtype": torch.float64}
@@ -155,7 +156,7 @@ def transitions(model: CausalLaw, target: Target, monkeypatch: pytest.MonkeyPatc
         asked.append(log_probability)
         return torch.ones_like(log_probability, dtype=torch.bool)
 
-    monkeypatch.setattr(both_sides, "decide", always)
+    monkeypatch.setattr(buffers, "decide", always)
     after = exchanged(target, x, y, gap, model.last, torch.Generator())
     accepted = (after == y).all(1) & (x != y).any(1)
     moved = torch.where(accepted, asked[0].exp() * log_q.exp().repeat(n), 0.0).reshape(n, n)

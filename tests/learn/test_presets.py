@@ -129,6 +129,24 @@ def test_first_weights_depend_on_the_seed_alone() -> None:
     assert not torch.equal(weights(2), first)
 
 
+@pytest.mark.parametrize(
+    ("target", "method"),
+    [
+        (Ising(11, 0.4), "autoregressive"),
+        (Ising(12, 0.4), "any-time"),
+        (Ising((6, 6, 6), 0.2, field=0.1), "any-time"),
+        (Ising(12, 0.4, boundary="open"), "autoregressive"),
+        (Ising(12, 0.4).given({0: 1}), "autoregressive"),
+        (Potts(12, 3, 0.8), "autoregressive"),
+        (from_callable(lambda x: -x.sum(1).double(), 5, 3), "autoregressive"),
+    ],
+)
+def test_the_default_by_target(target: Target, method: str) -> None:
+    assert presets.default_method(target) == method
+    assert presets.choose(target).method.kind == method
+    assert presets.choose(target, preset="tiny").method.kind == method
+
+
 def test_presets_by_name() -> None:
     target = TARGETS["ising"]
     assert presets.choose(target) == presets.fast(target, "autoregressive")

@@ -6,7 +6,7 @@ network call a block, in any number of calls; the last colour class comes from t
 identity come the conditionals that the network is compared with, posterior draws with one site
 summed out.
 
-    L = S + min(1, S)·C        as in ``tcsis.learn.both_sides``, sites drawn one by one
+    L = S + min(1, S)·C        as in ``tcsis.learn.objectives``, sites drawn one by one
 
 A share of the steps is trained with evidence: the known sites of a state of the buffer are given to
 draws of the model's own, and the gaps of all that share them are compared with each other, so that
@@ -30,13 +30,12 @@ from tcsis import exact
 from tcsis.basics.checks import check_integer
 from tcsis.basics.frozen import Positive
 from tcsis.draws import Draws, concatenate
-from tcsis.learn.both_sides import exchanged, num_compared, spread_parts, together
-from tcsis.learn.buffers import Buffer
-from tcsis.learn.method import How, Loss, Method, ScorePairs
+from tcsis.learn.buffers import Buffer, exchanged
+from tcsis.learn.method import How, Loss, Method, ScorePairs, num_compared
 from tcsis.learn.models.known_law import Apart, KnownLaw, Way, draw, values_of, way
 from tcsis.learn.models.last import complete, log_last, log_summed
 from tcsis.learn.nn.gated import Weights
-from tcsis.learn.objectives import cross_entropy
+from tcsis.learn.objectives import cross_entropy, spread_parts, together
 from tcsis.learn.start import RIDGE, descend
 from tcsis.noise import UniformNoise
 from tcsis.reverse.loop import end_density

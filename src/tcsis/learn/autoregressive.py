@@ -25,14 +25,13 @@ from torch import Tensor
 from tcsis import exact
 from tcsis.basics.frozen import Named, Positive
 from tcsis.draws import Draws, concatenate
-from tcsis.learn.both_sides import exchanged, num_compared, spread_parts, together
-from tcsis.learn.buffers import Buffer
-from tcsis.learn.method import How, Loss, Method, ScorePairs, serves_no_evidence
+from tcsis.learn.buffers import Buffer, exchanged
+from tcsis.learn.method import How, Loss, Method, ScorePairs, num_compared, serves_no_evidence
 from tcsis.learn.models.causal_law import CausalLaw
 from tcsis.learn.models.labels import ByAppearance, ByName
 from tcsis.learn.models.last import log_summed
 from tcsis.learn.models.trees import parents
-from tcsis.learn.objectives import cross_entropy
+from tcsis.learn.objectives import cross_entropy, spread_parts, together
 from tcsis.learn.start import fit_linear, num_fitted, set_tree
 from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import Schedule, farthest_point, last_sites, remaining
@@ -53,7 +52,7 @@ def by_both_sides(
     model: CausalLaw, target: Target, x: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Of states x (b, d) of the buffer and as many draws of the model's own, see
-    ``tcsis.learn.both_sides``.  Also gives the states to put back: every draw takes the place of a
+    ``tcsis.learn.objectives``.  Also gives the states to put back: every draw takes the place of a
     state with the odds of their weights."""
     labels, own = model.read(x), model.draw(len(x), generator)[0]
     y = torch.zeros_like(x)

@@ -23,11 +23,12 @@ from torch import Tensor
 
 from tcsis.basics.frozen import Frozen, Positive
 from tcsis.draws import Draws, systematic_resample
+from tcsis.learn.models.last import complete
 from tcsis.mcmc import population_annealing, start_chains
 from tcsis.mcmc import sample as run_chains
 from tcsis.mcmc.allowed import allowed_states
 from tcsis.mcmc.gibbs import PairGibbs, SweepGibbs
-from tcsis.mcmc.kernel import InTurn
+from tcsis.mcmc.kernel import InTurn, decide
 from tcsis.targets.base import Target
 
 NUM_TRIED = 64
@@ -222,3 +223,19 @@ def by_weight(draws: Draws, generator: torch.Generator) -> Tensor:
 def new_seed(generator: torch.Generator) -> int:
     """A seed for what makes its own generators."""
     return int(torch.randint(2**62, (), device=generator.device, generator=generator))
+
+
+# -- draws in place of states ---------------------------------------------------------------------
+
+
+def exchanged(
+    target: Target, x: Tensor, y: Tensor, gap: Tensor, last: Tensor | None,
+    generator: torch.Generator,
+) -> Tensor:  # fmt: skip
+    """Independence Metropolis: y (b, d), drawn from q, replaces x with probability
+    min(1, w(y)/w(x)), which leaves p invariant whatever q is; ``gap`` (2b,) holds the log weights
+    of x and of y.  The last class of y is drawn where it is taken."""
+    log_w, log_w_new = gap.chunk(2)
+    accepted = decide((log_w_new - log_w).clamp_max(0).where(~log_w.isneginf(), 0.0), generator)
+    rows = (accepted & ~log_w_new.isneginf()).nonzero().squeeze(1)
+    return x.index_copy(0, rows, complete(target, y[rows], last, generator)[0]) if len(rows) else x

@@ -27,6 +27,10 @@ from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
 from tcsis.targets.known import KnownSites
 
+MOST_DENSITIES, FEWEST = 2**15, 8
+"""Evaluations of a black box that the conditionals of a batch may cost, and the fewest states that
+are asked for them."""
+
 Loss = Callable[[Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """States x_0 (b, d) of the buffer -> a scalar, and the states (b, d) to put back."""
 
@@ -77,6 +81,11 @@ class ModelSampler(Protocol):
 
     def score_pairs(self, seed: int) -> ScorePairs:
         """What the model learned beside the truth, on a target that can be enumerated."""
+
+
+def num_compared(target: Target, n: int) -> int:
+    """Of n states, how many are asked for the conditionals of all their sites."""
+    return max(FEWEST, min(n, int(MOST_DENSITIES / target.ratios_cost)))
 
 
 def serves_no_evidence(kind: str) -> ValueError:

@@ -25,6 +25,8 @@ from tcsis.targets.pairwise import Pairwise
 MethodName = Literal["autoregressive", "any-time", "self-normalized", "unbiased"]
 Maker = Callable[[Target], Config]
 
+MOST_ALONE = 128
+"""Sites of a lattice up to which a network a site is the default."""
 MOST_DENSITIES = 2**26
 """Evaluations of a black box that annealing a population may cost."""
 MOST_WEIGHTS = 1_000_000
@@ -32,7 +34,15 @@ MOST_WEIGHTS = 1_000_000
 width falls, down to 8."""
 
 
-def fast(target: Target, method: str = "autoregressive") -> Config:
+def default_method(target: Target) -> MethodName:
+    """Autoregressive, with a network a site; any-time on a lattice of more than ``MOST_ALONE``
+    sites of two values that has translations, where all sites share one."""
+    known = target.free.sketch
+    shared = known.symmetries.translations and known.num_values == 2
+    return "any-time" if shared and known.num_sites > MOST_ALONE else "autoregressive"
+
+
+def fast(target: Target, method: str | None = None) -> Config:
     """The best that minutes on two cores give."""
     makers: dict[str, Maker] = {
         "autoregressive": autoregressive,
@@ -40,7 +50,7 @@ def fast(target: Target, method: str = "autoregressive") -> Config:
         "self-normalized": self_normalized,
         "unbiased": unbiased,
     }
-    return maker_of(method, makers)(target.free)
+    return maker_of(method or default_method(target), makers)(target.free)
 
 
 def paper(target: Target, method: str = "self-normalized") -> Config:
@@ -53,7 +63,7 @@ def paper(target: Target, method: str = "self-normalized") -> Config:
     return maker_of(method, makers)(target.free)
 
 
-def tiny(target: Target, method: str = "autoregressive") -> Config:
+def tiny(target: Target, method: str | None = None) -> Config:
     """A few seconds of training, for tests."""
     config = fast(target, method)
     return config.model_copy(

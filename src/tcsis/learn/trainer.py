@@ -42,8 +42,9 @@ def train(
 ) -> Learned:
     """Train a sampler for ``target``.
 
-    ``method`` is "autoregressive" (the default), "any-time", "self-normalized" or "unbiased", or a
-    value such as ``SelfNormalized(...)`` that stands in for the preset's; ``preset`` is "fast" (the
+    ``method`` is "autoregressive", "any-time", "self-normalized" or "unbiased", by default what
+    ``tcsis.presets.default_method`` says of the target (autoregressive for most), or a value such
+    as ``SelfNormalized(...)`` that stands in for the preset's; ``preset`` is "fast" (the
     default), "paper" or "tiny"; ``config`` stands in for both.  Training ends after ``steps`` steps
     or ``time_budget`` seconds, whichever comes first.  With a ``folder``, metrics go to
     ``metrics.jsonl`` and the whole state to ``checkpoint`` every ``checkpoint_every`` seconds, from

@@ -96,7 +96,7 @@ def train(
     gates: GateOptions,
     printing: PrintOptions,
     method: Annotated[
-        str | None, Option(help="autoregressive (default), any-time, self-normalized or unbiased")
+        str | None, Option(help="autoregressive, any-time, self-normalized or unbiased (by target)")
     ] = None,
     preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
     steps: Annotated[int | None, Option(help="training steps")] = None,
