@@ -259,7 +259,7 @@ def picture_of_calls(cells: list[Cell], path: Path) -> None:
     axes.set(xlabel="network calls a draw", ylabel="ESS, worst seed", ylim=(0, 1.02))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, loc="lower right")
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=130, format="png")
     plt.close(figure)
 
 
