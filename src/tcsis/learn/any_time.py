@@ -73,9 +73,9 @@ def by_both_sides(
     """Of states x (b, d) of the buffer and draws of the model's own, and the states to put back."""
     known = given_sites(model, evidence, generator)
     order, last = model.free(known)
-    route = way(model, singles(order), known)
-    weights = model.weights(route.questions)
     alone = not bool(known.any())
+    route = model.in_order if alone else way(model, singles(order), known)
+    weights = model.weights(route.questions)
     givers, copies = (x, 1) if alone else (x[: (len(x) + 1) // 2], NUM_COPIES)
     y, _ = draw(model, route, weights, givers.repeat(copies, 1), generator)
     both = torch.cat([givers, y])
@@ -131,15 +131,19 @@ class AnyTime(Method[KnownLaw]):
     def prepare(
         self, model: KnownLaw, target: Target, buffer: Buffer, generator: torch.Generator
     ) -> None:
-        """Fit the linear part and the biases, which is convex; the rest answers nothing yet."""
-        nothing = torch.zeros(model.num_sites, dtype=torch.bool)
-        asked, network = way(model, singles(model.order), nothing).questions, model.network
+        """Correlations for first guesses; then fit the linear part and the biases, which is
+        convex.  The rest answers nothing yet."""
+        model.correlate(buffer.all)
+        asked, network = model.in_order.questions, model.network
         x = buffer.all[: max(256, min(NUM_FITTED, int(MOST_READ / max(1, asked.read.numel()))))]
         log_hat = site_conditionals(target, x, model.order).double()
         z = model.read(asked.read, x)
 
+        guess, kept = asked.guess, 0.0 if model.values.odd else 1.0
+
         def loss() -> Tensor:
             linear, bias = network.linear_part(asked.sites, asked.known, asked.read)
+            linear, bias = linear + guess.coefficients, bias + kept * guess.offset[:, None]
             log_q = model.law(z @ linear[:, None] + bias[:, None])
             ridge = RIDGE * network.linear.double().square().sum()
             return cross_entropy(log_q.double(), log_hat).mean() + ridge

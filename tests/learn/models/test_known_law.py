@@ -113,6 +113,35 @@ def test_symmetries_of_the_target_are_those_of_the_law(case: tuple[Target, Known
         torch.testing.assert_close(there, answers)
 
 
+@pytest.mark.parametrize("name", ["ising", "field", "potts"])
+def test_the_first_guess_is_the_best_linear_prediction(name: str) -> None:
+    """Of what a site says from what others do, times the slope of the logit at its mean; by least
+    squares over all states, weighted by p."""
+    target = TARGETS[name]
+    model = AnyTime(width=4).model(target).double()
+    states = all_states(target)
+    p = target.log_density(states).double().softmax(0)
+    counts = (p * 2e6).round().long()
+    model.correlate(states.repeat_interleave(counts, 0))
+    known = torch.zeros(target.num_sites, dtype=torch.bool)
+    known[[1, 2, 4]] = True
+    questions = model.questions(torch.tensor([0]), known[None])
+    z = model.values.read(states, torch.float64)[:, -1]  # (states, d)
+    weight = p.sqrt()[:, None]
+    ones = torch.ones(len(z), 1, dtype=torch.float64)
+    design = torch.cat([z[:, questions.read[0]], ones], 1)
+    best = torch.linalg.lstsq(weight * design, weight * z[:, :1]).solution.squeeze(1)
+    mean = float(p @ z[:, 0])
+    variance = float(p @ z[:, 0].square()) - mean**2
+    share = mean / 2 + 0.5 if target.num_values == 2 else mean + 1 / target.num_values
+    slope = 1 / (2 * share * (1 - share)) if target.num_values == 2 else 1 / share
+    assert slope == pytest.approx(model.values.slope / variance)
+    found = questions.guess.coefficients[0, :, 0]
+    torch.testing.assert_close(found, slope * best[:-1], rtol=0.02, atol=0.01)
+    away = slope * (best[-1] - mean)  # of the prediction where all that is read is zero
+    torch.testing.assert_close(questions.guess.offset[0, 0], away, rtol=0.02, atol=0.01)
+
+
 def test_sites_share_weights_by_displacement() -> None:
     slots = slots_of(Ising((3, 4), 0.4))
     assert slots.max() == 11

@@ -12,24 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, pad
 
-from tcsis.learn.nn.gated import Gated, Weights
+from tcsis.learn.nn.gated import Gated, Guess, Weights
 from tcsis.noise import draw_categorical, log_normalise
-from tcsis.reverse.schedules import distances
+from tcsis.reverse.schedules import distances, singles
 from tcsis.targets.base import Target
+
+LEAST_VARIANCE, RIDGE = 0.02, 1e-3
+"""Of a guess; and what is added to variances, relatively, so that copies of a site can be read."""
 
 # -- values ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Signs:
-    """Two values that the target does not tell apart: spins ±1, and log-odds odd in them."""
+    """Two values that the target does not tell apart: spins ±1, and log-odds odd in them.
+    ``slope`` is that of a logit in the mean of what is read, times its variance."""
 
-    odd, in_width, out_width = True, 1, 1
+    odd, in_width, out_width, slope = True, 1, 1, 2.0
 
     def read(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """(..., r) -> (..., 1, r)."""
@@ -47,6 +52,10 @@ class Alike:
     num_values: int
     odd, in_width, out_width = False, 1, 1
 
+    @property
+    def slope(self) -> float:
+        return 1 - 1 / self.num_values
+
     def read(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """(..., r) -> (..., v, r)."""
         values = torch.arange(self.num_values, device=x.device)[:, None]
@@ -62,7 +71,7 @@ class Apart:
     """Values that differ: spins for two of them, else centred one-hot vectors."""
 
     num_values: int
-    odd = False
+    odd, slope = False, 2.0
 
     @property
     def in_width(self) -> int:
@@ -98,13 +107,14 @@ def values_of(target: Target) -> Values:
 
 @dataclass(frozen=True)
 class Questions:
-    """``sites`` (n,) asked about, what is ``known`` then, (n, d) from 0 to 1, and the sites that
-    are ``read`` for it, (n, r), of which the first ``counts`` (n,) are known."""
+    """``sites`` (n,) asked about, what is ``known`` then, (n, d) from 0 to 1, the sites that are
+    ``read`` for it, (n, r), of which the first ``counts`` (n,) are known, and a first ``guess``."""
 
     sites: Tensor
     known: Tensor
     read: Tensor
     counts: list[int]
+    guess: Guess
 
 
 class KnownLaw(nn.Module):
@@ -113,6 +123,8 @@ class KnownLaw(nn.Module):
     and ``last`` (k,) those left over."""
 
     distance: Tensor
+    mean: Tensor
+    covariance: Tensor
 
     def __init__(
         self, target: Target, order: Tensor, last: Tensor | None, values: Values, width: int,
@@ -122,6 +134,8 @@ class KnownLaw(nn.Module):
         self.num_sites, self.num_values = target.num_sites, target.num_values
         self.order, self.last, self.values, self.reach = order, last, values, reach
         self.register_buffer("distance", distances(target), persistent=False)
+        self.register_buffer("mean", torch.zeros(self.num_sites))
+        self.register_buffer("covariance", torch.eye(self.num_sites))
         self.network = Gated(
             slots_of(target), values.in_width, values.out_width, width, odd=values.odd
         )
@@ -129,6 +143,11 @@ class KnownLaw(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return self.network.read.dtype
+
+    @cached_property
+    def in_order(self) -> Way:
+        """The way of the order, site by site, where nothing is known."""
+        return way(self, singles(self.order), torch.zeros(self.num_sites, dtype=torch.bool))
 
     def free(self, known: Tensor) -> tuple[Tensor, Tensor | None]:
         """Of order and last class the sites that are not ``known`` (d,)."""
@@ -142,10 +161,51 @@ class KnownLaw(nn.Module):
         far = self.distance[sites].masked_fill(known == 0, torch.inf)
         most = int(counts.max()) if len(counts) else 0
         read = far.argsort(dim=1, stable=True)[:, :most]
-        return Questions(sites, known.to(self.dtype), read, counts.tolist())
+        known = known.to(self.dtype)
+        guess = self.guess(sites, known.gather(1, read), read)
+        return Questions(sites, known, read, counts.tolist(), guess)
+
+    def guess(self, sites: Tensor, alpha: Tensor, read: Tensor) -> Guess:
+        """The best linear prediction of each site from those that are ``read`` (n, r), as far as
+        they are known, ``alpha`` (n, r): b = Σ_KK⁻¹·Σ_Ki, of logits to first order."""
+        o, variances = self.values.out_width, self.covariance.diagonal().clamp_min(LEAST_VARIANCE)
+        own = variances[sites]
+        if self.values.in_width > 1:  # no numbers that could be correlated one by one
+            nothing = alpha.new_zeros(len(sites), read.shape[1] * self.values.in_width, o)
+            return Guess(nothing, nothing.new_zeros(len(sites), o), own.log().to(self.dtype))
+        both = alpha.double()
+        among = self.covariance[read[:, :, None], read[:, None]] * both[:, :, None] * both[:, None]
+        spare = 1 - both + RIDGE * variances[read]  # a site that is not known is alone
+        across = (self.covariance[read, sites[:, None]] * both)[..., None]
+        b = torch.linalg.solve(among + torch.diag_embed(spare), across)  # (n, r, 1)
+        variance = (own - (b * across).sum((1, 2))).clamp_min(LEAST_VARIANCE)
+        b = b * (self.values.slope / own)[:, None, None]
+        offset = -(b * self.mean[read][..., None]).sum(1)
+        return Guess(b.to(self.dtype), offset.to(self.dtype), variance.log().to(self.dtype))
+
+    @torch.no_grad()
+    def correlate(self, x: Tensor) -> None:
+        """Means and covariances of what values say, from states of the target, (b, d); over all
+        sites that see the others alike."""
+        if self.values.in_width > 1:
+            return
+        self.__dict__.pop("in_order", None)  # whose guesses are of before
+        z = self.values.read(x, torch.float64).flatten(0, -2)  # (b·k, d)
+        mean = self.shared(z.mean(0)[:, None].expand(-1, self.num_sites))[:, 0]
+        self.mean.copy_(mean * (0.0 if self.values.odd else 1.0))
+        z = z - self.mean
+        self.covariance.copy_(self.shared(z.T @ z / len(z)))
+
+    def shared(self, values: Tensor) -> Tensor:
+        """The mean over sites that share weights, (d, d) -> (d, d)."""
+        slots = self.network.slots.flatten()
+        sums = values.new_zeros(int(slots.max()) + 1).index_add(0, slots, values.flatten())
+        return (sums / torch.bincount(slots))[slots].reshape(values.shape)
 
     def weights(self, questions: Questions) -> Weights:
-        return self.network.weights(questions.sites, questions.known, questions.read)
+        return self.network.weights(
+            questions.sites, questions.known, questions.read, questions.guess
+        )
 
     def answers(self, weights: Weights, read: Tensor, x: Tensor) -> Tensor:
         """log q(x_i = v | known) of every question, (b, d) -> (b, n, v)."""

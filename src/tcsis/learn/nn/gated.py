@@ -1,16 +1,17 @@
 """A network that answers for one site from whatever is known of the others.
 
 What is known sets the weights, and these read the values.  For a site asked about, with α_j how far
-site j is known (0 not at all, 1 altogether) and z_j what its value says,
+site j is known (0 not at all, 1 altogether), z_j what its value says, and a first guess
+m = Σ_j b_j z_j + b_0 that is linear in what is known,
 
-    g, s     = MLP(α as seen from the site)                                  gates and shifts
-    a        = tanh(g₁·Σ_j α_j W_j z_j + s₁)
+    g, s     = MLP(α as seen from the site, spread of the guess)             gates and shifts
+    a        = tanh(g₁·Σ_j α_j W_j z_j + g₆·p·m + s₁)
     h        = tanh(W' (g₂·a) + P mean(g₂·a) + s₂)                           mean over equal values
-    answer   = C (g₃·Σ_j α_j W_j z_j + g₄·a + g₅·h) + Σ_j α_j A_j z_j + c
+    answer   = C (g₃·Σ_j α_j W_j z_j + g₄·a + g₅·h) + Σ_j α_j A_j z_j + (1 + g)·m + c
 
 W_j and A_j belong to the place of j as seen from the site: with translations, to the displacement.
 All that does not depend on the values is worked out once for any number of states (``Weights``).
-Without shifts and c the answer is odd in z.
+Without shifts, b_0 and c the answer is odd in z.
 """
 
 from __future__ import annotations
@@ -21,7 +22,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-NUM_GATES, NUM_SHIFTS = 5, 2
+NUM_GATES, NUM_SHIFTS = 6, 2
+GATE_WIDTH = 4
+"""Gates are worked out once for a whole batch, so that their network may be this much wider."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """First guesses of n answers, linear in the numbers read: ``coefficients`` (n, r·c, o),
+    ``offset`` (n, o), and how uncertain they are, the logarithm of a variance (n,)."""
+
+    coefficients: Tensor
+    offset: Tensor
+    log_variance: Tensor
 
 
 @dataclass(frozen=True)
@@ -83,31 +96,40 @@ class Gated(nn.Module):
         self.answer = nn.Parameter(torch.randn(rows, h, o) / h**0.5)
         self.linear = nn.Parameter(torch.zeros(rows * d, c, o))
         self.bias = nn.Parameter(torch.zeros(rows, 1, o))
-        self.place = nn.Parameter(torch.randn(d, h) / d**0.5)
-        self.row = nn.Parameter(torch.zeros(rows, h))
-        self.hidden = nn.Linear(h, h)
-        self.gates = nn.Linear(h, (NUM_GATES + NUM_SHIFTS) * h)
+        self.guessed = nn.Parameter(torch.randn(o, h))
+        g = GATE_WIDTH * h
+        self.place = nn.Parameter(torch.randn(d + 1, g) / d**0.5)
+        self.row = nn.Parameter(torch.zeros(rows, g))
+        self.hidden = nn.Linear(g, g)
+        self.gates = nn.Linear(g, (NUM_GATES + NUM_SHIFTS) * h + 1)
         nn.init.zeros_(self.gates.weight)
         nn.init.zeros_(self.gates.bias)
-        with torch.no_grad():  # the first two gates are open, and nothing is answered
+        with torch.no_grad():  # the first two gates are open, and the guess alone is answered
             self.gates.bias[: 2 * h] = 1
 
-    def weights(self, sites: Tensor, known: Tensor, read: Tensor) -> Weights:
+    def weights(self, sites: Tensor, known: Tensor, read: Tensor, guess: Guess) -> Weights:
         """The network for questions about ``sites`` (n,) that know the sites by ``known`` (n, d)
         and read those named in ``read`` (n, r)."""
-        g1, g2, g3, g4, g5, s1, s2 = self.opened(sites, known).split(self.width, -1)
+        opened = self.opened(sites, known, guess.log_variance)
+        g1, g2, g3, g4, g5, g6, s1, s2, g = opened.split([*[self.width] * 8, 1], -1)
         first = self.seen_from(self.read, sites, known, read)
         linear, bias = self.linear_part(sites, known, read)
         row, kept = self.slots[sites, 0] // len(self.slots), 0.0 if self.odd else 1.0
         answer = self.answer[row]
+        inner = g6[:, None] * self.guessed  # (n, o, h)
+        gain = (1 + g)[..., None]
         return Weights(
-            first * g1[:, None],
+            torch.baddbmm(first * g1[:, None], guess.coefficients, inner),
             g2[..., None] * self.mix[row],
             g2[..., None] * self.pool,
-            torch.baddbmm(linear, first, g3[..., None] * answer),
+            torch.baddbmm(linear + gain * guess.coefficients, first, g3[..., None] * answer),
             g4[..., None] * answer,
             g5[..., None] * answer,
-            (kept * s1[:, None], kept * s2[:, None], bias),
+            (
+                kept * (s1[:, None] + guess.offset[:, None] @ inner),
+                kept * s2[:, None],
+                bias + kept * gain * guess.offset[:, None],
+            ),
         )
 
     def linear_part(self, sites: Tensor, known: Tensor, read: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,9 +142,10 @@ class Gated(nn.Module):
         alpha = known.gather(1, read)[..., None, None]  # (n, r, 1, 1)
         return (weights[self.slots[sites[:, None], read]] * alpha).flatten(1, 2)
 
-    def opened(self, sites: Tensor, known: Tensor) -> Tensor:
-        """Gates and shifts from what is known, as seen from each site, (n, 7h)."""
+    def opened(self, sites: Tensor, known: Tensor, log_variance: Tensor) -> Tensor:
+        """Gates and shifts from what is known, as seen from each site, (n, 8h + 1)."""
         slots, d = self.slots[sites], len(self.slots)
         seen = torch.zeros_like(known).scatter(1, slots % d, known)
+        seen = torch.cat([seen, log_variance[:, None]], 1)
         inner = silu(seen @ self.place + self.row[slots[:, 0] // d])
         return self.gates(silu(self.hidden(inner)))
