@@ -143,7 +143,7 @@ def test_weights_average_to_z(name: str, calls: int | None, awake: Callable) -> 
     """With random weights: log Z from 2,000 draws within 4.5 standard errors, 7e-6."""
     target = TARGETS[name]
     draws = awake_sampler(target, awake).draw(2_000, generator(), How(calls=calls))
-    assert 0.05 < draws.ess < 0.999
+    assert 0.02 < draws.ess < 0.999
     assert abs(draws.log_z - Enumeration(target).log_z) < 4.5 * draws.log_z_error
 
 

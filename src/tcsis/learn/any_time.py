@@ -135,20 +135,22 @@ class AnyTime(Method[KnownLaw]):
         convex.  The rest answers nothing yet."""
         model.correlate(buffer.all)
         asked, network = model.in_order.questions, model.network
-        x = buffer.all[: max(256, min(NUM_FITTED, int(MOST_READ / max(1, asked.read.numel()))))]
+        numbers = model.read(asked.read, buffer.all[:1]).numel()  # of one state
+        x = buffer.all[: max(256, min(NUM_FITTED, int(MOST_READ / max(1, numbers))))]
         log_hat = site_conditionals(target, x, model.order).double()
         z = model.read(asked.read, x)
-
-        guess, kept = asked.guess, 0.0 if model.values.odd else 1.0
+        gain = torch.ones_like(asked.guess.offset[:, :1])
 
         def loss() -> Tensor:
-            linear, bias = network.linear_part(asked.sites, asked.known, asked.read)
-            linear, bias = linear + guess.coefficients, bias + kept * guess.offset[:, None]
-            log_q = model.law(z @ linear[:, None] + bias[:, None])
+            linear, bias = network.linear_part(
+                asked.sites, asked.known, asked.read, asked.guess, gain
+            )
+            answer = torch.baddbmm(bias, z.flatten(1, 2), linear)
+            log_q = model.law(answer.reshape(*z.shape[:-1], -1))
             ridge = RIDGE * network.linear.double().square().sum()
             return cross_entropy(log_q.double(), log_hat).mean() + ridge
 
-        descend([network.linear, network.bias], loss)
+        descend([network.linear, *([network.bias] if len(network.bias) else [])], loss)
 
     def loss(self, model: KnownLaw, target: Target, buffer: Buffer) -> Loss:
         return partial(by_both_sides, model, self.evidence, target)

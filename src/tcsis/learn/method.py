@@ -85,7 +85,7 @@ class ModelSampler(Protocol):
 
 def num_compared(target: Target, n: int) -> int:
     """Of n states, how many are asked for the conditionals of all their sites."""
-    return max(FEWEST, min(n, int(MOST_DENSITIES / target.ratios_cost)))
+    return min(n, max(FEWEST, int(MOST_DENSITIES / target.ratios_cost)))
 
 
 def serves_no_evidence(kind: str) -> ValueError:

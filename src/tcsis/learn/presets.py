@@ -127,7 +127,7 @@ def any_time(target: Target) -> Config:
     inputs = 1 if v == 2 or symmetries.value_permutation else v
     width = max(16, min(64 if rows == 1 else 32, MOST_WEIGHTS // (rows * d * inputs)))
     return Config(
-        method=AnyTime(width=width, reach=128 if target.colouring is not None else max(d, 1)),
+        method=AnyTime(width=width, reach=128 if target.colouring is not None else d),
         buffer=annealed_population(target),
         optimisation=Optimisation(learning_rate=4e-3 if rows == 1 else 1e-2, batch_size=128),
         num_steps=4_000,

@@ -34,7 +34,7 @@ class Signs:
     """Two values that the target does not tell apart: spins ±1, and log-odds odd in them.
     ``slope`` is that of a logit in the mean of what is read, times its variance."""
 
-    odd, in_width, out_width, slope = True, 1, 1, 2.0
+    odd, equal, in_width, out_width, slope = True, False, 1, 1, 2.0
 
     def read(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """(..., r) -> (..., 1, r)."""
@@ -50,7 +50,7 @@ class Alike:
     """More values that the target does not tell apart: each reads where it stands itself."""
 
     num_values: int
-    odd, in_width, out_width = False, 1, 1
+    odd, equal, in_width, out_width = False, True, 1, 1
 
     @property
     def slope(self) -> float:
@@ -71,7 +71,7 @@ class Apart:
     """Values that differ: spins for two of them, else centred one-hot vectors."""
 
     num_values: int
-    odd, slope = False, 2.0
+    odd, equal, slope = False, False, 2.0
 
     @property
     def in_width(self) -> int:
@@ -137,8 +137,9 @@ class KnownLaw(nn.Module):
         self.register_buffer("mean", torch.zeros(self.num_sites))
         self.register_buffer("covariance", torch.eye(self.num_sites))
         self.network = Gated(
-            slots_of(target), values.in_width, values.out_width, width, odd=values.odd
-        )
+            slots_of(target), values.in_width, values.out_width, width,
+            odd=values.odd, equal=values.equal,
+        )  # fmt: skip
 
     @property
     def dtype(self) -> torch.dtype:
@@ -157,8 +158,11 @@ class KnownLaw(nn.Module):
 
     def questions(self, sites: Tensor, known: Tensor) -> Questions:
         """About ``sites`` (n,), each with what is ``known`` (n, d) of the others."""
-        counts = (known > 0).sum(1).clamp_max(self.reach)
-        far = self.distance[sites].masked_fill(known == 0, torch.inf)
+        all_known = (known > 0).sum(1)
+        counts = all_known.clamp_max(self.reach)
+        # where all known sites are read, in the order of the sites: questions then share a solution
+        far = self.distance[sites] * (all_known > self.reach)[:, None]
+        far = far.masked_fill(known == 0, torch.inf)
         most = int(counts.max()) if len(counts) else 0
         read = far.argsort(dim=1, stable=True)[:, :most]
         known = known.to(self.dtype)
@@ -173,15 +177,23 @@ class KnownLaw(nn.Module):
         if self.values.in_width > 1:  # no numbers that could be correlated one by one
             nothing = alpha.new_zeros(len(sites), read.shape[1] * self.values.in_width, o)
             return Guess(nothing, nothing.new_zeros(len(sites), o), own.log().to(self.dtype))
-        both = alpha.double()
-        among = self.covariance[read[:, :, None], read[:, None]] * both[:, :, None] * both[:, None]
-        spare = 1 - both + RIDGE * variances[read]  # a site that is not known is alone
-        across = (self.covariance[read, sites[:, None]] * both)[..., None]
-        b = torch.linalg.solve(among + torch.diag_embed(spare), across)  # (n, r, 1)
+        across = (self.covariance[read, sites[:, None]] * alpha.double())[..., None]
+        b = self.solved(alpha.double(), read, across)  # (n, r, 1)
         variance = (own - (b * across).sum((1, 2))).clamp_min(LEAST_VARIANCE)
         b = b * (self.values.slope / own)[:, None, None]
         offset = -(b * self.mean[read][..., None]).sum(1)
         return Guess(b.to(self.dtype), offset.to(self.dtype), variance.log().to(self.dtype))
+
+    def solved(self, alpha: Tensor, read: Tensor, across: Tensor) -> Tensor:
+        """Σ_KK⁻¹ of the sites read, as far as they are known, times ``across``, (n, r, 1); at once
+        where all questions read the same."""
+        if len(read) > 1 and bool((read == read[0]).all() and (alpha == alpha[0]).all()):
+            return self.solved(alpha[:1], read[:1], across.permute(2, 1, 0)).permute(2, 1, 0)
+        among = self.covariance[read[:, :, None], read[:, None]]
+        among = among * alpha[:, :, None] * alpha[:, None]
+        own = self.covariance.diagonal()[read].clamp_min(LEAST_VARIANCE)
+        spare = 1 - alpha + RIDGE * own  # a site that is not known is alone
+        return torch.linalg.solve(among + torch.diag_embed(spare), across)
 
     @torch.no_grad()
     def correlate(self, x: Tensor) -> None:

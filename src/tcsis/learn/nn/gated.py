@@ -11,7 +11,7 @@ m = Σ_j b_j z_j + b_0 that is linear in what is known,
 
 W_j and A_j belong to the place of j as seen from the site: with translations, to the displacement.
 All that does not depend on the values is worked out once for any number of states (``Weights``).
-Without shifts, b_0 and c the answer is odd in z.
+Without shifts, b_0 and c the answer is odd in z; P is there where values are equal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Weights:
 
     first: Tensor  # (n, r·c, h)
     second: Tensor  # (n, h, h)
-    pooled: Tensor  # (n, h, h)
+    pooled: Tensor  # (n, h, h), or nothing where there are no equal values
     from_z: Tensor  # (n, r·c, o)
     from_a: Tensor  # (n, h, o)
     from_h: Tensor  # (n, h, o)
@@ -84,24 +84,28 @@ class Gated(nn.Module):
 
     slots: Tensor
 
-    def __init__(self, slots: Tensor, in_width: int, out_width: int, width: int, *, odd: bool):
+    def __init__(
+        self, slots: Tensor, in_width: int, out_width: int, width: int, *, odd: bool, equal: bool
+    ):
+        """``odd``: no shifts and no biases.  ``equal``: several equal values, which need no biases
+        and know of each other."""
         super().__init__()
         d, c, o, h = len(slots), in_width, out_width, width
         rows = int(slots.max()) // d + 1
-        self.odd, self.width = odd, width
+        self.width, self.num_shifts = width, 0 if odd else NUM_SHIFTS
         self.register_buffer("slots", slots, persistent=False)
         self.read = nn.Parameter(torch.randn(rows * d, c, h) / (d * c) ** 0.5)
         self.mix = nn.Parameter(torch.randn(rows, h, h) / h**0.5)
-        self.pool = nn.Parameter(torch.zeros(h, h))
+        self.pool = nn.Parameter(torch.zeros(h if equal else 0, h))
         self.answer = nn.Parameter(torch.randn(rows, h, o) / h**0.5)
         self.linear = nn.Parameter(torch.zeros(rows * d, c, o))
-        self.bias = nn.Parameter(torch.zeros(rows, 1, o))
+        self.bias = nn.Parameter(torch.zeros(0 if odd or equal else rows, 1, o))
         self.guessed = nn.Parameter(torch.randn(o, h))
         g = GATE_WIDTH * h
         self.place = nn.Parameter(torch.randn(d + 1, g) / d**0.5)
         self.row = nn.Parameter(torch.zeros(rows, g))
         self.hidden = nn.Linear(g, g)
-        self.gates = nn.Linear(g, (NUM_GATES + NUM_SHIFTS) * h + 1)
+        self.gates = nn.Linear(g, (NUM_GATES + self.num_shifts) * h + 1)
         nn.init.zeros_(self.gates.weight)
         nn.init.zeros_(self.gates.bias)
         with torch.no_grad():  # the first two gates are open, and the guess alone is answered
@@ -111,31 +115,33 @@ class Gated(nn.Module):
         """The network for questions about ``sites`` (n,) that know the sites by ``known`` (n, d)
         and read those named in ``read`` (n, r)."""
         opened = self.opened(sites, known, guess.log_variance)
-        g1, g2, g3, g4, g5, g6, s1, s2, g = opened.split([*[self.width] * 8, 1], -1)
+        sizes = [self.width] * (NUM_GATES + self.num_shifts)
+        g1, g2, g3, g4, g5, g6, *shifts, g = opened.split([*sizes, 1], -1)
         first = self.seen_from(self.read, sites, known, read)
-        linear, bias = self.linear_part(sites, known, read)
-        row, kept = self.slots[sites, 0] // len(self.slots), 0.0 if self.odd else 1.0
-        answer = self.answer[row]
-        inner = g6[:, None] * self.guessed  # (n, o, h)
-        gain = (1 + g)[..., None]
+        linear, bias = self.linear_part(sites, known, read, guess, 1 + g)
+        row = self.slots[sites, 0] // len(self.slots)
+        answer, inner = self.answer[row], g6[:, None] * self.guessed  # (n, h, o) and (n, o, h)
+        s1, s2 = shifts or (torch.zeros_like(g1), torch.zeros_like(g2))
         return Weights(
             torch.baddbmm(first * g1[:, None], guess.coefficients, inner),
             g2[..., None] * self.mix[row],
-            g2[..., None] * self.pool,
-            torch.baddbmm(linear + gain * guess.coefficients, first, g3[..., None] * answer),
+            g2[:, : len(self.pool), None] * self.pool,
+            torch.baddbmm(linear, first, g3[..., None] * answer),
             g4[..., None] * answer,
             g5[..., None] * answer,
-            (
-                kept * (s1[:, None] + guess.offset[:, None] @ inner),
-                kept * s2[:, None],
-                bias + kept * gain * guess.offset[:, None],
-            ),
+            (torch.baddbmm(s1[:, None], guess.offset[:, None], inner), s2[:, None], bias),
         )
 
-    def linear_part(self, sites: Tensor, known: Tensor, read: Tensor) -> tuple[Tensor, Tensor]:
-        """α_j A_j and c of the questions, (n, r·c, o) and (n, 1, o)."""
-        bias = self.bias[self.slots[sites, 0] // len(self.slots)]
-        return self.seen_from(self.linear, sites, known, read), bias * (0.0 if self.odd else 1.0)
+    def linear_part(
+        self, sites: Tensor, known: Tensor, read: Tensor, guess: Guess, gain: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """α_j A_j + gain·b_j and c + gain·b_0 of the questions, (n, r·c, o) and (n, 1, o), with a
+        gain (n, 1) of the guess."""
+        linear = self.seen_from(self.linear, sites, known, read)
+        bias = (gain * guess.offset)[:, None]
+        if len(self.bias):
+            bias = bias + self.bias[self.slots[sites, 0] // len(self.slots)]
+        return linear + gain[..., None] * guess.coefficients, bias
 
     def seen_from(self, weights: Tensor, sites: Tensor, known: Tensor, read: Tensor) -> Tensor:
         """α_j times the weights with which each question reads j, (n, r·c, w)."""
@@ -143,7 +149,8 @@ class Gated(nn.Module):
         return (weights[self.slots[sites[:, None], read]] * alpha).flatten(1, 2)
 
     def opened(self, sites: Tensor, known: Tensor, log_variance: Tensor) -> Tensor:
-        """Gates and shifts from what is known, as seen from each site, (n, 8h + 1)."""
+        """Gates and shifts from what is known, as seen from each site, (n, 6h + 1) and 2h more
+        with shifts."""
         slots, d = self.slots[sites], len(self.slots)
         seen = torch.zeros_like(known).scatter(1, slots % d, known)
         seen = torch.cat([seen, log_variance[:, None]], 1)
