@@ -106,7 +106,7 @@ def test_evidence_that_cannot_be_is_refused(make: Callable) -> None:
 
     model = make(from_callable(apart, 6, 2))
     with pytest.raises(
-        ValueError, match=r"all 50 draws of .* are states that it forbids"
+        ValueError, match=r"none of 50 draws of .* is a state that it allows"
     ) as caught:
         model.given({2: 1, 3: 1}).sample(50)
     assert "\n" not in str(caught.value)

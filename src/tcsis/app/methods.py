@@ -152,7 +152,7 @@ def ready(method: Sampler | tuple[str, Draws | Sampler]) -> tuple[str, Maker]:
 
 def name_of(sampler: Any) -> str:
     """What a sampler without a name goes by."""
-    return sampler.config.method.kind if isinstance(sampler, Learned) else type(sampler).__name__
+    return getattr(sampler, "kind", type(sampler).__name__)
 
 
 def draw_from(sampler: Sampler, plan: Plan) -> Entry:

@@ -29,7 +29,7 @@ from torch import Tensor
 from tcsis import exact
 from tcsis.basics.checks import check_integer
 from tcsis.basics.frozen import Positive
-from tcsis.draws import Draws, concatenate
+from tcsis.draws import Draws
 from tcsis.learn.buffers import Buffer, exchanged
 from tcsis.learn.method import How, Loss, Method, ScorePairs, num_compared
 from tcsis.learn.models.known_law import Apart, KnownLaw, Way, draw, values_of, way
@@ -54,7 +54,7 @@ from tcsis.targets.known import KnownSites
 
 BATCH_SIZE = 2_048
 NUM_PILOTS = 2**15
-"""Pilot draws times sites that a plan is made from, at least 64 and at most 512 draws."""
+"""Pilot draws times sites that a plan is made from; at least 64 and at most 512 draws."""
 NUM_COPIES = 3
 """Own draws that share the evidence of one state."""
 MOST_GIVEN = 0.6
@@ -175,6 +175,7 @@ class AnyTimeSampler:
     known: Tensor
     x: Tensor
 
+    @torch.no_grad()
     def draw(self, n: int, generator: torch.Generator, how: How) -> Draws:
         if how.step is not None:
             raise ValueError(
@@ -183,26 +184,58 @@ class AnyTimeSampler:
             )
         if how.calls is not None and how.schedule is not None:
             raise ValueError("calls and schedule exclude each other: a schedule has its own calls")
-        blocks = self.blocks(how.calls) if how.schedule is None else blocks_of(how.schedule)
-        route = way(self.model, blocks, self.known)
-        with torch.no_grad():
-            weights = self.model.weights(route.questions)
-        sizes = [len(part) for part in torch.arange(n).split(how.batch_size or BATCH_SIZE)]
-        return concatenate([self.batch(route, weights, size, generator) for size in sizes])
-
-    @torch.no_grad()
-    def batch(self, route: Way, weights: Weights, n: int, generator: torch.Generator) -> Draws:
-        """n draws with their weights; every block costs one network call a draw."""
-        begin = time.perf_counter()
+        begin, planned = time.perf_counter(), "variances" in self.__dict__
         with counting(self.target) as cost:
-            start = self.x.to(self.target.device).expand(n, -1)
-            x, log_q = draw(self.model, route, weights, start, generator)
-            x, log_p = complete(self.target, x, self.model.free(self.known)[1], generator)
-            log_weight = end_density(self.target, x) - log_q - log_p
+            blocks = self.blocks(how.calls) if how.schedule is None else self.along(how.schedule)
+            route, left = way(self.model, blocks, self.known), self.left(blocks)
+            weights = self.model.weights(route.questions)
+            sizes = [len(part) for part in torch.arange(n).split(how.batch_size or BATCH_SIZE)]
+            parts = [self.batch(route, weights, left, size, generator) for size in sizes]
+        num_calls = n * len(route.sizes)
+        if not planned and "variances" in self.__dict__:  # the plan is paid for by who asked first
+            num_calls += num_pilots(len(self.variances)) * len(self.variances)
         return Draws(
-            x.to(torch.uint8), log_weight, time.perf_counter() - begin, cost.densities,
-            n * len(route.sizes),
+            torch.cat([x for x, _ in parts]), torch.cat([log_weight for _, log_weight in parts]),
+            time.perf_counter() - begin, cost.densities, num_calls,
         )  # fmt: skip
+
+    def batch(
+        self, route: Way, weights: Weights, left: Tensor | None, n: int,
+        generator: torch.Generator,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """n draws along the blocks, and of the sites ``left`` from the target; log weights (n,)."""
+        start = self.x.to(self.target.device).expand(n, -1)
+        x, log_q = draw(self.model, route, weights, start, generator)
+        x, log_p = complete(self.target, x, left, generator)
+        return x.to(torch.uint8), end_density(self.target, x) - log_q - log_p
+
+    def along(self, schedule: Schedule) -> list[Tensor]:
+        """The blocks of sites that a schedule takes from noise to known, one a step."""
+        times, d = schedule.times, self.target.num_sites
+        if schedule.num_sites != d:
+            raise ValueError(
+                f"schedule has {schedule.num_sites} sites and the target {d}: expected the same"
+            )
+        if not bool(((times == 0) | (times == 1)).all()):
+            raise ValueError(
+                "schedule has times between 0 and 1: the any-time method draws blocks of sites, as "
+                "coloured, blockwise and sequential schedules do"
+            )
+        return [step.nonzero().squeeze(1) for step in times[:-1] > times[1:]]
+
+    def left(self, blocks: Sequence[Tensor]) -> Tensor | None:
+        """The sites that neither are known nor drawn in blocks, (k,): all of the last class."""
+        done = self.known.cpu().clone()
+        for block in blocks:
+            done[block.cpu()] = True
+        left = (~done).nonzero().squeeze(1)
+        last = torch.zeros(0).long() if self.model.last is None else self.model.last.cpu()
+        if not bool(torch.isin(left, last).all()):
+            raise ValueError(
+                f"schedule leaves out the sites {left[~torch.isin(left, last)].tolist()}: expected "
+                "all but those of tcsis.schedules.last_class, which come from the target"
+            )
+        return left.to(self.target.device) if len(left) else None
 
     @torch.no_grad()
     def weigh(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -235,9 +268,10 @@ class AnyTimeSampler:
         """What drawing sites a to b of the order at once adds to the variance of log w, by pilot
         draws that take them one by one."""
         order = self.model.free(self.known)[0]
-        n = max(64, min(512, NUM_PILOTS // len(order)))
-        pilots = self.draw(n, torch.Generator(self.target.device).manual_seed(0), How())
-        x = pilots.x.long().to(self.target.device)
+        n, route = num_pilots(len(order)), way(self.model, singles(order), self.known)
+        generator = torch.Generator(self.target.device).manual_seed(0)
+        start = self.x.to(self.target.device).expand(n, -1)
+        x, _ = draw(self.model, route, self.model.weights(route.questions), start, generator)
         known, said = self.known.clone(), torch.zeros(len(order), len(order), n)
         for a, site in enumerate(order.tolist()):
             questions = self.model.questions(order[a:], known.expand(len(order) - a, -1))
@@ -247,7 +281,8 @@ class AnyTimeSampler:
         return block_variances(said)
 
     def schedule(self, calls: int | None = None) -> Schedule:
-        return Schedule(block_times(self.blocks(calls), self.target.num_sites), self.model.last)
+        blocks = self.blocks(calls)
+        return Schedule(block_times(blocks, self.target.num_sites), self.left(blocks))
 
     # -- the same as a denoiser ------------------------------------------------------------------
 
@@ -279,6 +314,11 @@ class AnyTimeSampler:
         return torch.cat(pairs[::2]), torch.cat(pairs[1::2])
 
 
+def num_pilots(num_sites: int) -> int:
+    """Draws that a plan for so many sites is made from."""
+    return max(64, min(512, NUM_PILOTS // num_sites))
+
+
 def denoise(model: KnownLaw, x_t: Tensor, t: Tensor) -> Tensor:
     """log P(x_0^i = v | x_t), (b, d) and (b, d) -> (b, d, v), where every t is 0 or 1."""
     t = t.expand(x_t.shape)
@@ -297,14 +337,3 @@ def denoise(model: KnownLaw, x_t: Tensor, t: Tensor) -> Tensor:
             questions = model.questions(sites, known.expand(len(sites), -1))
             log_d[rows[:, None], sites] = model(questions, x_t[rows])
     return log_d
-
-
-def blocks_of(schedule: Schedule) -> Sequence[Tensor]:
-    """The blocks of sites that a schedule takes from noise to known, one a step."""
-    times = schedule.times
-    if not bool(((times == 0) | (times == 1)).all()):
-        raise ValueError(
-            "schedule has times between 0 and 1: the any-time method draws blocks of sites, as "
-            "blockwise, sequential and coloured schedules do"
-        )
-    return [step.nonzero().squeeze(1) for step in times[:-1] > times[1:]]

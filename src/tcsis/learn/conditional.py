@@ -32,13 +32,15 @@ class LogEvidence:
 @dataclass(frozen=True)
 class Conditional:
     """Draws of ``target`` from a model of ``whole``, the target without the evidence; ``kind`` is
-    the name of its method."""
+    the name of its method, and ``seconds`` and ``num_density_calls`` are those of its training."""
 
     kind: str
     target: Given
     whole: Target
     given: ModelSampler
     unconditional: ModelSampler
+    seconds: float = 0.0
+    num_density_calls: float = 0.0
 
     def sample(
         self, n: int, *, seed: int = 0, generator: torch.Generator | None = None,
@@ -52,15 +54,18 @@ class Conditional:
         assert draws.log_weight is not None
         if bool(draws.log_weight.isneginf().all()):
             raise ValueError(
-                f"all {n} draws of {self.target} are states that it forbids: expected evidence "
-                "that is possible; tcsis.train on the given target looks for allowed states"
+                f"none of {n} draws of {self.target} is a state that it allows: expected evidence "
+                "that is possible, or more draws; tcsis.train on the given target looks for "
+                "allowed states"
             )
         return draws
 
-    def log_evidence(self, n: int = 10_000, *, seed: int = 0) -> LogEvidence:
-        """log P(evidence) from n draws with the evidence and n without."""
-        with_it = self.sample(n, seed=seed)
-        generator = make_generator(seed, "reverse", self.target.device)
-        without = self.unconditional.draw(n, generator, How())
+    def log_evidence(
+        self, n: int = 10_000, *, seed: int = 0, calls: int | None = None
+    ) -> LogEvidence:
+        """log P(evidence) from n draws with the evidence and n others without."""
+        with_it = self.sample(n, seed=seed, calls=calls)
+        generator = make_generator(seed, "without evidence", self.target.device)
+        without = self.unconditional.draw(n, generator, How(calls=calls))
         error = math.hypot(with_it.log_z_error or 0.0, without.log_z_error or 0.0)
         return LogEvidence((with_it.log_z or 0.0) - (without.log_z or 0.0), error)

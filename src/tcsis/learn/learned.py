@@ -63,8 +63,9 @@ class Learned:
         """n independent draws, each with its path weight.
 
         ``calls`` is how many network calls a draw may take.  The autoregressive method takes one a
-        site, no more and no fewer; a diffusion goes from noise to the target in that many, and
-        serves any ``schedule`` and ``step`` of the reverse process.
+        site, no more and no fewer.  The any-time method draws blocks of sites that are planned for
+        that many, at most a site a call, or those of a ``schedule``.  A diffusion goes from noise
+        to the target in that many, and serves any ``schedule`` and ``step`` of the reverse process.
         """
         check_counts(n=n, batch_size=batch_size or 1)
         generator = generator or make_generator(seed, "reverse", self.target.device)
@@ -96,7 +97,10 @@ class Learned:
         target = self.target.given(evidence, mask)
         inside = target.known.among(self.target.free_sites)
         sampler = self.sampler if inside is None else self.sampler.given(inside)
-        return Conditional(self.kind, target, self.target, sampler, self.sampler)
+        return Conditional(
+            self.kind, target, self.target, sampler, self.sampler, self.seconds,
+            self.num_density_calls,
+        )  # fmt: skip
 
     @property
     def denoiser(self) -> Denoiser:

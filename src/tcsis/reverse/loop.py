@@ -81,7 +81,7 @@ def run(
 def draw_class(
     target: Target, noise: UniformNoise, x_t: Tensor, t: Tensor, sites: Tensor, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Sites of one colour class from t to 0 given all others, exactly: x_0 and its log ratio."""
+    """Sites of one colour class from t to 0 given all others: x_0 and its log ratio."""
     log_p = class_law(target, noise, x_t, t, sites)
     x_0 = x_t.index_copy(1, sites, draw_categorical(log_p, generator=generator))
     return x_0, class_log_ratio(noise, log_p, x_t, x_0, t, sites)
@@ -89,9 +89,10 @@ def draw_class(
 
 def class_law(target: Target, noise: UniformNoise, x_t: Tensor, t: Tensor, sites: Tensor) -> Tensor:
     """log p(x_0^i = v | all known sites, x_t^i), (b, k, v): the target's conditional times the
-    likelihood of the noisy value, which says nothing at α = 0."""
+    likelihood of the noisy value, which says nothing at α = 0.  Where the target is sketched the
+    sketch gives it: a law like any other, with weights to match."""
     kernel = noise.log_kernel(x_t, t.expand(x_t.shape))[:, sites]
-    log_p = (class_terms(target, x_t, sites) + kernel).log_softmax(-1)
+    log_p = (class_terms(target.sketch, x_t, sites) + kernel).log_softmax(-1)
     # where the target forbids all values any law will do: the draw has no weight
     return log_p.where(~log_p.isnan().any(-1, keepdim=True), -math.log(noise.num_values))
 

@@ -116,6 +116,13 @@ def test_a_run_of_the_any_time_method_is_given_more(tcsis_cli: Callable, tmp_pat
     repeat = ["sample", run, "--config", drawn / "config.toml", "--out", again]
     assert tcsis_cli(*repeat).code == 0
     assert torch.equal(read_draws(again / "draws.nc")[0].x, x)
+    assert (x[:, 0] == 1).all() and not x[:, 1].all()
+    outcome = tcsis_cli(
+        "sample", run, "--set", 'target.given="0=1"', "--n", "50", "--out", again, "--overwrite"
+    )
+    assert outcome.code == 0
+    assert tomllib.loads((again / "config.toml").read_text())["target"]["given"] == "3=1,5=0,0=1"
+    assert (read_draws(again / "draws.nc")[0].x[:, 0] == 1).all()
     outcome = tcsis_cli("sample", run, "--given", "5=1", "--n", "50")
     assert outcome.code == 2
     assert "given has the values 0 and 1 at site 5" in outcome.err

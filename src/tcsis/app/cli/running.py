@@ -73,15 +73,17 @@ def sample(
     printer = Printer(printing)
     check_options(gates)
     refuse_resuming("sample", folder)
-    trained, base = Path(model), read_base(run, folder)
+    trained, base = Path(model), with_assignments(read_base(run, folder), run)
     target = runs.read_config(trained)["target"]
-    more = base.get("target", {}).get("given") if given is None else given
-    known = {} if more is None else {"given": add_known(target.get("given", ""), more)}
+    before = target.get("given", "")
+    more = base.get("target", {}).get("given", "") if given is None else given
+    known = add_known(before, more)
     own = run_table(run) | {"calls": calls, "model": str(trained.absolute())}
-    document = merge(base, without_nothing({"target": target | known, "run": own}))
-    chosen = settings.resolve_sample(with_assignments(document, run))
+    document = without_nothing({"target": target | {"given": known or None}, "run": own})
+    chosen = settings.resolve_sample(merge(base, document))
     loaded = experiment.load_model(trained, target, chosen.run.device)
-    sampler = loaded if more is None else loaded.given(parse_known(more))
+    adds = known != add_known(before, "") or given is not None
+    sampler = loaded.given(parse_known(known)) if adds else loaded
     check_target(gates, sampler.target)  # before a folder is made
     place = make_folder(chosen, folder)
     return perform(Job(chosen, sampler.target, sampler, place), gates, printer)

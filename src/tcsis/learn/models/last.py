@@ -25,10 +25,9 @@ def log_summed(target: Target, x: Tensor, last: Tensor | None) -> Tensor:
 
 
 def last_law(target: Target, x: Tensor, last: Tensor) -> Tensor:
-    """log p(x_i = v | the others) at the sites of the last class, (b, d) -> (b, k, v).  Where the
-    target is sketched the sketch gives it: a law like any other, with weights to match."""
+    """log p(x_i = v | the others) at the sites of the last class, (b, d) -> (b, k, v)."""
     noise = torch.ones(x.shape[1], dtype=torch.float64, device=x.device)
-    return class_law(target.sketch, UniformNoise(target.num_values), x, noise, last)
+    return class_law(target, UniformNoise(target.num_values), x, noise, last)
 
 
 def complete(
