@@ -23,6 +23,8 @@ from tcsis.noise import draw_categorical, log_normalise
 from tcsis.reverse.schedules import distances, singles
 from tcsis.targets.base import Target
 
+NUM_NEAREST = 48
+"""Sites from which a first guess is made where many are known: these screen the others."""
 LEAST_VARIANCE, RIDGE = 0.02, 1e-3
 """Of a guess; and what is added to variances, relatively, so that copies of a site can be read."""
 
@@ -158,27 +160,32 @@ class KnownLaw(nn.Module):
 
     def questions(self, sites: Tensor, known: Tensor) -> Questions:
         """About ``sites`` (n,), each with what is ``known`` (n, d) of the others."""
-        all_known = (known > 0).sum(1)
-        counts = all_known.clamp_max(self.reach)
+        counts = (known > 0).sum(1)
+        beyond, counts = counts > self.reach, counts.clamp_max(self.reach)
         # where all known sites are read, in the order of the sites: questions then share a solution
-        far = self.distance[sites] * (all_known > self.reach)[:, None]
+        far = self.distance[sites] * beyond[:, None]
         far = far.masked_fill(known == 0, torch.inf)
         most = int(counts.max()) if len(counts) else 0
         read = far.argsort(dim=1, stable=True)[:, :most]
         known = known.to(self.dtype)
-        guess = self.guess(sites, known.gather(1, read), read)
+        guess = self.guess(sites, known.gather(1, read), read, beyond)
         return Questions(sites, known, read, counts.tolist(), guess)
 
-    def guess(self, sites: Tensor, alpha: Tensor, read: Tensor) -> Guess:
+    def guess(self, sites: Tensor, alpha: Tensor, read: Tensor, beyond: Tensor) -> Guess:
         """The best linear prediction of each site from those that are ``read`` (n, r), as far as
-        they are known, ``alpha`` (n, r): b = Σ_KK⁻¹·Σ_Ki, of logits to first order."""
+        they are known, ``alpha`` (n, r): b = Σ_KK⁻¹·Σ_Ki, of logits to first order.  Where more
+        sites are known than are read, ``beyond`` (n,), from the nearest ``NUM_NEAREST``."""
         o, variances = self.values.out_width, self.covariance.diagonal().clamp_min(LEAST_VARIANCE)
         own = variances[sites]
         if self.values.in_width > 1:  # no numbers that could be correlated one by one
             nothing = alpha.new_zeros(len(sites), read.shape[1] * self.values.in_width, o)
             return Guess(nothing, nothing.new_zeros(len(sites), o), own.log().to(self.dtype))
         across = (self.covariance[read, sites[:, None]] * alpha.double())[..., None]
-        b = self.solved(alpha.double(), read, across)  # (n, r, 1)
+        b = torch.zeros_like(across)  # (n, r, 1)
+        for rows, r in ((~beyond, read.shape[1]), (beyond, NUM_NEAREST)):
+            if bool(rows.any()):
+                some = alpha[rows, :r].double(), read[rows, :r], across[rows, :r]
+                b[rows, :r] = self.solved(*some)
         variance = (own - (b * across).sum((1, 2))).clamp_min(LEAST_VARIANCE)
         b = b * (self.values.slope / own)[:, None, None]
         offset = -(b * self.mean[read][..., None]).sum(1)
