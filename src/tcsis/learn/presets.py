@@ -120,17 +120,22 @@ def autoregressive(target: Target) -> Config:
 
 def any_time(target: Target) -> Config:
     """One network for any known sites, shared by sites that see the others alike; where none do,
-    each has first weights of its own, which learn faster."""
+    each has first weights of its own, which learn faster.  Large targets see evidence less often,
+    for a step costs more there."""
     target = target.sketch
     d, v, symmetries = target.num_sites, target.num_values, target.symmetries
     rows = 1 if symmetries.translations else d
     inputs = 1 if v == 2 or symmetries.value_permutation else v
     width = max(16, min(64 if rows == 1 else 32, MOST_WEIGHTS // (rows * d * inputs)))
     return Config(
-        method=AnyTime(width=width, reach=128 if target.colouring is not None else d),
+        method=AnyTime(
+            width=width,
+            reach=128 if target.colouring is not None else d,
+            evidence=0.5 if d <= MOST_ALONE else 0.2,
+        ),
         buffer=annealed_population(target),
         optimisation=Optimisation(learning_rate=4e-3 if rows == 1 else 1e-2, batch_size=128),
-        num_steps=4_000,
+        num_steps=8_000 if rows > 1 else 4_000 if d <= MOST_ALONE else 6_000,
         num_evaluations=3,
     )
 

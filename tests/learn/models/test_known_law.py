@@ -128,7 +128,7 @@ def test_the_first_guess_is_the_best_linear_prediction(name: str) -> None:
     known = torch.zeros(target.num_sites, dtype=torch.bool)
     known[[1, 2, 4]] = True
     questions = model.questions(torch.tensor([0]), known[None])
-    z = model.values.read(states, torch.float64)[:, -1]  # (states, d)
+    z = model.values.embed(states.T, torch.float64)[:, 0, :, -1].T  # (states, d)
     weight = p.sqrt()[:, None]
     ones = torch.ones(len(z), 1, dtype=torch.float64)
     design = torch.cat([z[:, questions.read[0]], ones], 1)

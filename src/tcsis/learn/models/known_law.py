@@ -38,9 +38,9 @@ class Signs:
 
     odd, equal, in_width, out_width, slope = True, False, 1, 1, 2.0
 
-    def read(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """(..., r) -> (..., 1, r)."""
-        return (2 * x - 1).to(dtype)[..., None, :]
+    def embed(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """(d, b) -> (d, 1, b, 1)."""
+        return (2 * x - 1).to(dtype)[:, None, :, None]
 
     def logits(self, answer: Tensor) -> Tensor:
         """(..., 1, 1) -> (..., 2)."""
@@ -58,10 +58,10 @@ class Alike:
     def slope(self) -> float:
         return 1 - 1 / self.num_values
 
-    def read(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """(..., r) -> (..., v, r)."""
-        values = torch.arange(self.num_values, device=x.device)[:, None]
-        return (x[..., None, :] == values).to(dtype) - 1 / self.num_values
+    def embed(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """(d, b) -> (d, 1, b, v)."""
+        values = torch.arange(self.num_values, device=x.device)
+        return (x[:, None, :, None] == values).to(dtype) - 1 / self.num_values
 
     def logits(self, answer: Tensor) -> Tensor:
         """(..., v, 1) -> (..., v)."""
@@ -83,12 +83,12 @@ class Apart:
     def out_width(self) -> int:
         return self.num_values - 1
 
-    def read(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """(..., r) -> (..., 1, r·c)."""
+    def embed(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """(d, b) -> (d, c, b, 1)."""
         if self.num_values == 2:
-            return (2 * x - 1).to(dtype)[..., None, :]
+            return (2 * x - 1).to(dtype)[:, None, :, None]
         z = one_hot(x, self.num_values).to(dtype) - 1 / self.num_values
-        return z.flatten(-2)[..., None, :]
+        return z.transpose(1, 2)[..., None]
 
     def logits(self, answer: Tensor) -> Tensor:
         """(..., 1, v - 1) -> (..., v)."""
@@ -209,7 +209,7 @@ class KnownLaw(nn.Module):
         if self.values.in_width > 1:
             return
         self.__dict__.pop("in_order", None)  # whose guesses are of before
-        z = self.values.read(x, torch.float64).flatten(0, -2)  # (b·k, d)
+        z = self.values.embed(x.T, torch.float64).flatten(1).T  # (b·k, d)
         mean = self.shared(z.mean(0)[:, None].expand(-1, self.num_sites))[:, 0]
         self.mean.copy_(mean * (0.0 if self.values.odd else 1.0))
         z = z - self.mean
@@ -232,7 +232,7 @@ class KnownLaw(nn.Module):
 
     def read(self, sites: Tensor, x: Tensor) -> Tensor:
         """What the values at sites (n, r) say, (b, d) -> (n, b, k, r·c)."""
-        return self.values.read(x.T[sites].transpose(1, 2), self.dtype)
+        return taken(self.values.embed(x.T, self.dtype), sites)
 
     def law(self, answer: Tensor) -> Tensor:
         """log q from what the network answers, (n, b, k, o) -> (b, n, v)."""
@@ -241,6 +241,11 @@ class KnownLaw(nn.Module):
     def forward(self, questions: Questions, x: Tensor) -> Tensor:
         """log q(x_i = v | known) of every question, (b, d) -> (b, n, v)."""
         return self.answers(self.weights(questions), questions.read, x)
+
+
+def taken(said: Tensor, sites: Tensor) -> Tensor:
+    """Of what all sites say (d, c, b, k) that of some, (n, r) -> (n, b, k, r·c)."""
+    return said[sites].permute(0, 3, 4, 1, 2).flatten(3)
 
 
 def slots_of(target: Target) -> Tensor:
@@ -292,14 +297,16 @@ def draw(
 ) -> tuple[Tensor, Tensor]:
     """The sites of a way drawn into x (b, d), whose known sites are given; x and log q (b,)."""
     columns, questions, begin = x.T.clone(), way.questions, 0  # (d, b): sites are rows
+    said = model.values.embed(columns, model.dtype).contiguous()
     log_q = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     for size in way.sizes:
         block, count = slice(begin, begin + size), questions.counts[begin]
-        z = model.values.read(columns[questions.read[block, :count]].transpose(1, 2), model.dtype)
+        z = taken(said, questions.read[block, :count])
         answer = weights[block].reading(count * model.values.in_width)(z)
         log_p = log_normalise(model.values.logits(answer))  # (size, b, v)
         drawn = draw_categorical(log_p, generator=generator)
         columns[questions.sites[block]] = drawn
+        said[questions.sites[block]] = model.values.embed(drawn, model.dtype)
         log_q += log_p.gather(-1, drawn[..., None]).squeeze(-1).double().sum(0)
         begin += size
     return columns.T.contiguous(), log_q
