@@ -36,6 +36,9 @@ study: .venv/.base
 	$(BIN)/python benchmarks/learning_free.py
 	$(BIN)/python benchmarks/zoo.py
 	$(BIN)/python benchmarks/learned.py
+	$(BIN)/python benchmarks/any_time.py
+	$(BIN)/python benchmarks/any_time.py speed
+	$(BIN)/python benchmarks/marginal.py
 	$(BIN)/python benchmarks/ablation.py
 	$(BIN)/python benchmarks/paper_presets.py
 	$(BIN)/python benchmarks/leaps.py

@@ -23,7 +23,6 @@ import torch
 
 import tcsis
 from tcsis.basics.files import whole_file, write_whole
-from tcsis.learn.any_time import AnyTime
 from tcsis.learn.learned import Learned
 from tcsis.targets import Ising, SpinGlass
 from tcsis.targets.base import Target
@@ -135,16 +134,37 @@ def of_evidence(model: Learned, known: int, log_z: float, seed: int) -> Cell:
 def speed() -> Cell:
     """Draws a second at side 10, and milliseconds a call by side, of untrained networks."""
     torch.set_num_threads(2)
-    return {"calls": [seconds_a_call(side) for side in SIDES], "threads": torch.get_num_threads()}
+    return {
+        "calls": [seconds_a_call(side) for side in SIDES], "threads": torch.get_num_threads(),
+        "profile": profile(),
+    }  # fmt: skip
 
 
-def seconds_a_call(side: int, n: int = 8_192) -> Cell:
+def untrained(side: int) -> Learned:
     target = Ising(side, 0.4407)
-    method = AnyTime()
-    sampler = Learned(target, tcsis.presets.fast(target, "any-time"), method.model(target))
-    sampler.sample(n)
+    config = tcsis.presets.fast(target, "any-time")
+    return Learned(target, config, config.new_model(target, seed=0))
+
+
+def profile(num_shown: int = 9) -> list[tuple[str, float]]:
+    """Where the time of draws at side 10 goes, on one core: shares by operation."""
+    model = untrained(10)
+    torch.set_num_threads(1)
+    model.sample(NUM_DRAWS)
+    with torch.profiler.profile() as found:
+        model.sample(NUM_DRAWS)
+    torch.set_num_threads(2)
+    spent = {row.key: row.self_cpu_time_total for row in found.key_averages()}
+    total = sum(spent.values())
+    first = sorted(spent, key=spent.__getitem__, reverse=True)[:num_shown]
+    return [(name.removeprefix("aten::"), spent[name] / total) for name in first]
+
+
+def seconds_a_call(side: int, n: int = 4_096) -> Cell:
+    model = untrained(side)
+    model.sample(n)
     begin = time.perf_counter()
-    draws = sampler.sample(n)
+    draws = model.sample(n)
     seconds = time.perf_counter() - begin
     calls = draws.num_network_calls / n
     return {"side": side, "calls": calls, "per_second": n / seconds,
@@ -242,7 +262,13 @@ grows with the lattice.
 | side | calls | draws/s | µs a call and draw | against side 10 |
 |---|---|---|---|---|
 {rows}
+
+Where the time goes at side 10, on one core, by operation: {profile_line(found["profile"])}.
 """
+
+
+def profile_line(profile: list[tuple[str, float]]) -> str:
+    return ", ".join(f"`{name}` {share:.0%}" for name, share in profile)
 
 
 def picture_of_calls(cells: list[Cell], path: Path) -> None:
