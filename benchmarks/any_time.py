@@ -52,7 +52,7 @@ SETTINGS = [
     Setting("Ising 10×10, β = 0.4407", Ising(10, 0.4407), TEN, known=(10, 50)),
     Setting("Ising 10×10, β = 0.28", Ising(10, 0.28), TEN),
     Setting("Ising 10×10, β = 0.6", Ising(10, 0.6), TEN),
-    Setting("Ising 16×16, β = 0.4407", Ising(16, 0.4407), (128, 64, 33, 24, 16), budget=720),
+    Setting("Ising 16×16, β = 0.4407", Ising(16, 0.4407), (128, 64, 33, 24, 16), budget=480),
     Setting("±J glass 8×8, β = 1", SpinGlass(8, 1.0, seed=0), (32, 24, 16)),
     Setting("±J glass 8×8, β = 2", SpinGlass(8, 2.0, seed=0), (32, 24, 16)),
 ]

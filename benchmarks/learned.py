@@ -139,8 +139,9 @@ G(r) (of all pair correlations for the graph, which has no lattice), averaged ov
 the error that as many perfect independent draws would show (floor). ESS is the smallest of the
 seeds, log Z error the largest, training time the longest. Weighted errors use the path weights.
 The training seconds of unbiased, side 10, β = 0.4407 are those of a repetition, as the first runs
-had to share their core. The autoregressive rows were measured with the objective `spread`, batches
-of 512 and a rate of 2e-3; what the default does today is measured in [the zoo](../zoo/zoo.md).
+had to share their core. The rows of the self-normalized and unbiased methods were measured with
+networks of before and on slower machines; what they do today is in
+[the parallel process](../parallel/parallel.md).
 
 {chr(10).join(parts)}"""
 

@@ -31,7 +31,7 @@ def masks(side: int) -> dict[str, Tensor]:
 
 def main(folder: Path) -> None:
     target = tcsis.targets.Ising(side=SIDE, beta=BETA)
-    model = tcsis.train(target, "any-time", time_budget=150)
+    model = tcsis.train(target, "any-time", steps=2_500)
     states = tcsis.exact.draw(target, 3, seed=11).x
     figure, axes = plt.subplots(3, NUM_SHOWN + 4, figsize=(11, 4.6), layout="constrained")
     for row, state, (name, mask) in zip(axes, states, masks(SIDE).items(), strict=True):
