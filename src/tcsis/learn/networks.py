@@ -51,7 +51,7 @@ class Convolutions(Trunk):
     def trunk(self, target: Target, in_width: int) -> LatticeNet:
         lattice = target.lattice
         if lattice is None:
-            raise ValueError(f"{target} has no lattice: expected network dit or graph")
+            raise ValueError(f"{target} has no lattice: expected network dit, dense or graph")
         return LatticeNet(
             lattice.shape, in_width, self.width, self.depth,
             periodic=lattice.periodic, sites=not target.symmetries.translations,

@@ -13,7 +13,7 @@ from tcsis.learn.config import Config, Optimisation
 from tcsis.learn.estimators import JointColoured, JointGuided, LogMarginal, Naive, Warm
 from tcsis.learn.models import marginal
 from tcsis.learn.models.trees import parents
-from tcsis.learn.networks import AnyTrunk, Convolutions, GraphTransformer, Transformer
+from tcsis.learn.networks import AnyTrunk, Convolutions, Dense, GraphTransformer, Transformer
 from tcsis.learn.preconditioning import CrowdTerm
 from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
@@ -30,6 +30,9 @@ MOST_DENSITIES = 2**26
 MOST_WEIGHTS = 1_000_000
 """Weights of a causal network's first layer, which has one set a site and pair: with more sites the
 width falls, down to 8."""
+
+MOST_DENSE = 256
+"""Sites up to which a network has a layer over all of them, d² products a channel."""
 
 
 def fast(target: Target, method: str = "autoregressive") -> Config:
@@ -127,16 +130,18 @@ def any_time(target: Target) -> Config:
 
 def self_normalized(target: Target) -> Config:
     """All sites at one time, with a light network and posterior sweeps from a population."""
-    small = target.num_sites <= 36
+    small, network = target.num_sites <= 36, site_network(target, width=16)
+    dense = network.kind == "dense"
     return Config(
         method=SelfNormalized(
-            network=site_network(target, width=16),
+            network=network,
             estimator=Warm(num_sweeps=2),
             step=SECOND_ORDER,
             num_calls=24 if small else 64,
         ),
         buffer=annealed_population(target),
-        num_steps=800 if small else 1_000,
+        optimisation=Optimisation(learning_rate=3e-3 if dense else 2e-3),
+        num_steps=(1_500 if small else 5_000) if dense else (800 if small else 1_000),
         num_evaluations=3,
         num_evaluated=500 if small else 200,
     )
@@ -145,8 +150,8 @@ def self_normalized(target: Target) -> Config:
 def unbiased(target: Target) -> Config:
     """The same with joint estimates, which train marginal and denoiser without bias."""
     base, few = self_normalized(target), target.num_sites <= 20
-    coloured = target.colouring is not None and few
     assert isinstance(base.method, SelfNormalized)
+    coloured = target.colouring is not None and few
     method = Unbiased(
         network=base.method.network,
         estimator=JointColoured(num_samples=64)
@@ -230,7 +235,11 @@ def annealed_population(target: Target) -> PopulationAnnealing:
 
 
 def site_network(target: Target, width: int) -> AnyTrunk:
-    """A network for any times that fits the target's sites."""
+    """A network for any times that fits the target's sites: for spins whose places are all alike
+    the one that sees everything at once, which learns more in the same time."""
+    d, alike = target.num_sites, target.symmetries.translations
+    if target.num_values == 2 and alike and d <= MOST_DENSE:
+        return Dense(width=4 * width)
     if target.lattice is not None and len(target.lattice.shape) <= 3:
         return Convolutions(width=width, depth=4)
     if isinstance(target, Pairwise) and target.colouring is not None:

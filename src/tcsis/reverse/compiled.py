@@ -58,8 +58,9 @@ class CompiledTrapezoidal(Trapezoidal):
             there = None if at_s is None else at_s[rows]
             c = self.compiled_conditionals(part, noise, q[changed], x_s[changed], there, at_t[rows])
             log_back[changed] = part.weigh(c, q[changed], x_s[changed], x_m[changed], self.redraw)
-        log_ratio = step.log_kernel(x_s) + log_back - log_q - log_m
-        return Move(torch.from_numpy(x_s), torch.from_numpy(log_ratio), at_s)
+        end = torch.from_numpy(x_s)
+        kernel = noise.log_prob(at_t.x, end, at_t.t, s)
+        return Move(end, kernel + torch.from_numpy(log_back - log_q - log_m), at_s)
 
     def compiled_conditionals(
         self, step: Laws, noise: UniformNoise, q: Doubles, x: Counts, at_x: Answer | None,
@@ -84,9 +85,7 @@ class Laws:
         b, d = self.x_t.shape
         share_out(loop, b, UPDATES * d, 1, *args)
 
-    def law(
-        self, log_d: Tensor, x: Tensor, stay: int, move: int, q: Doubles | None
-    ) -> Doubles:
+    def law(self, log_d: Tensor, x: Tensor, stay: int, move: int, q: Doubles | None) -> Doubles:
         """Probabilities (b, d, v) ∝ k_{s→t}(x_t|v)·Σ_u k_s(v|u)·D(u)/k(x|u), with k to t for the
         Tweedie law, and to s for the conditionals, which leave known sites their law ``q``."""
         p = np.empty(log_d.shape)
@@ -117,11 +116,6 @@ class Laws:
         log_m = np.empty(len(x))
         self.share_out(weigh_changes, p, q, x, y, redraw, log_m)
         return log_m
-
-    def log_kernel(self, x_s: Counts) -> Doubles:
-        """log k_{s→t}(x_t | x_s), (b,)."""
-        log_stay, log_move = (np.log(self.coefficients[..., k]) for k in (STAY_TS, MOVE_TS))
-        return np.where(self.x_t == x_s, log_stay, log_move).sum(1)
 
 
 def coefficients(noise: UniformNoise, t: Tensor, s: Tensor) -> Doubles:

@@ -43,7 +43,9 @@ class DenseNet(nn.Module):
         self.num_sites = d
         self.register_buffer("slots", none.T.flatten(), persistent=False)  # what j says to i
         self.read = nn.Parameter(torch.randn(rows, in_width * width) / (d * in_width) ** 0.5)
-        self.mix = nn.ParameterList(2 * torch.randn(width, width) / width**0.5 for _ in range(depth))
+        self.mix = nn.ParameterList(
+            2 * torch.randn(width, width) / width**0.5 for _ in range(depth)
+        )
         self.hidden = nn.Linear(TIME_WIDTH, GATE_WIDTH)
         self.gates = nn.Linear(GATE_WIDTH, (depth + 1 + NUM_ENDS) * width)
         self.shifts = None if odd else nn.Linear(GATE_WIDTH, (depth + 1) * width)
