@@ -57,11 +57,11 @@ class SiteNetwork(nn.Module):
         self.head, self.gain = SiteHead(width, num_values), Gain()
 
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """gain(ᾱ)·field + NN, (b, d) and (b, d) -> (b, d, v)."""
-        return self.symmetrise(self.logits, x, alpha, self.num_values)
+        """gain(ᾱ)·field + NN, (b, d) and α (b, d) or (1, d) -> (b, d, v)."""
+        return self.symmetrise(self.logits, x, alpha.expand(x.shape), self.num_values)
 
     def logits(self, x: Tensor, alpha: Tensor) -> Tensor:
-        alpha = alpha.expand(x.shape).to(self.head.out.weight.dtype)
+        alpha = alpha.to(self.head.out.weight.dtype)
         field = self.field(x, alpha).to(alpha.dtype)
         field = field - field.mean(-1, keepdim=True)
         z = torch.cat([known(x, alpha, self.num_values), alpha[..., None], field], -1)
