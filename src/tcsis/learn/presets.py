@@ -130,11 +130,10 @@ def any_time(target: Target) -> Config:
 
 def self_normalized(target: Target) -> Config:
     """All sites at one time, with a light network and posterior sweeps from a population."""
-    small, network = target.num_sites <= 36, site_network(target, width=16)
-    dense = network.kind == "dense"
+    small, dense = target.num_sites <= 36, sees_all_alike(target)
     return Config(
         method=SelfNormalized(
-            network=network,
+            network=Dense(width=64) if dense else site_network(target, width=16),
             estimator=Warm(num_sweeps=2),
             step=SECOND_ORDER,
             num_calls=24 if small else 64,
@@ -153,7 +152,7 @@ def unbiased(target: Target) -> Config:
     assert isinstance(base.method, SelfNormalized)
     coloured = target.colouring is not None and few
     method = Unbiased(
-        network=base.method.network,
+        network=site_network(target, width=16),
         estimator=JointColoured(num_samples=64)
         if coloured
         else JointGuided(num_chains=8, num_rungs=12),
@@ -162,7 +161,11 @@ def unbiased(target: Target) -> Config:
         step=base.method.step,
         num_calls=base.method.num_calls,
     )
-    return base.model_copy(update={"method": method, "num_steps": 400 if few else 500})
+    return base.model_copy(
+        update={
+            "method": method, "optimisation": Optimisation(), "num_steps": 400 if few else 500,
+        }
+    )  # fmt: skip
 
 
 # -- paper ----------------------------------------------------------------------------------------
@@ -235,16 +238,19 @@ def annealed_population(target: Target) -> PopulationAnnealing:
 
 
 def site_network(target: Target, width: int) -> AnyTrunk:
-    """A network for any times that fits the target's sites: for spins whose places are all alike
-    the one that sees everything at once, which learns more in the same time."""
-    d, alike = target.num_sites, target.symmetries.translations
-    if target.num_values == 2 and alike and d <= MOST_DENSE:
-        return Dense(width=4 * width)
+    """A network for any times that fits the target's sites."""
     if target.lattice is not None and len(target.lattice.shape) <= 3:
         return Convolutions(width=width, depth=4)
     if isinstance(target, Pairwise) and target.colouring is not None:
         return GraphTransformer(width=2 * width, depth=3)
     return Transformer(width=2 * width, depth=3)
+
+
+def sees_all_alike(target: Target) -> bool:
+    """Whether spins may share one layer over all sites, which then learns more of them in the same
+    time than convolutions do: every site must see the others alike, and they must not be many."""
+    d, v = target.num_sites, target.num_values
+    return v == 2 and target.symmetries.translations and d <= MOST_DENSE
 
 
 def num_ordered(target: Target) -> int:
