@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from tcsis.judging.weights import eubo
 from tcsis.noise import LogLinear, UniformNoise
 from tcsis.reverse import schedules, steps
 from tcsis.reverse.calls import Answer, Calls, Carrier, State
+from tcsis.reverse.compiled import CompiledTrapezoidal
 from tcsis.reverse.steps import Factorised, Move, euler, tweedie
 from tcsis.reverse.trapezoidal import Trapezoidal
 from tcsis.targets import Ising, Pairwise, Target, from_callable
@@ -45,6 +47,7 @@ STEPS = {
     "euler": lambda target: euler,
     "tweedie": lambda target: tweedie,
     "trapezoidal": Trapezoidal,
+    "compiled trapezoidal": CompiledTrapezoidal,
 }
 
 
@@ -363,21 +366,26 @@ class Leaning(Carrier):
         return log_d.log_softmax(-1), (x + 1,)
 
 
-CARRIED = {"tweedie": tweedie, "trapezoidal": Trapezoidal(SMALL)}
+CARRIED = {
+    "tweedie": tweedie,
+    "trapezoidal": Trapezoidal(SMALL),
+    "compiled trapezoidal": CompiledTrapezoidal(SMALL),
+}
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("step", CARRIED)
 def test_mean_weight_is_z_with_what_is_carried_along(step: str) -> None:
-    """Parallel, and with times of their own for the sites; 4 cases, 4e-3 false alarms in all."""
+    """Parallel, and with times of their own for the sites; 6 cases, 5e-3 false alarms in all."""
     for made in (schedules.parallel(4, [1, 0.7, 0.4, 0]), per_site(4)):
         check_mean_weight(SMALL, Leaning(SMALL, NOISE), NOISE, made, CARRIED[step])
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("wrong", ["followed from x_m", "stale"])
+@pytest.mark.parametrize("step", [Trapezoidal(SMALL), CompiledTrapezoidal(SMALL)])
 def test_wrong_answers_at_the_end_of_a_step_are_found_out(
-    wrong: str, monkeypatch: pytest.MonkeyPatch
+    step: steps.Step, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D(x_s, s) may not follow from the draw x_m that M' is to make, nor be that of x_m."""
     ask_changed = Calls.ask_changed
@@ -388,8 +396,49 @@ def test_wrong_answers_at_the_end_of_a_step_are_found_out(
 
     monkeypatch.setattr(Calls, "ask_changed", ask)
     made = schedules.parallel(4, [1, 0.7, 0.4, 0])
-    score = mean_weight_score(SMALL, Leaning(SMALL, NOISE), NOISE, made, Trapezoidal(SMALL))
+    score = mean_weight_score(SMALL, Leaning(SMALL, NOISE), NOISE, made, step)
     assert abs(score) > 8
+
+
+# -- compiled loops ------------------------------------------------------------------------------
+
+
+class Noted(CompiledTrapezoidal):
+    """A compiled step that notes the states x_m which it went through."""
+
+    noted: ClassVar[list[Tensor]] = []
+
+    def compiled_conditionals(self, step, noise, q, x, at_x, at_t):
+        self.noted.append(torch.from_numpy(x.copy()))
+        return super().compiled_conditionals(step, noise, q, x, at_x, at_t)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("times", [(0.8, 0.5), (0.4, 0.0), "per site", "per state"])
+def test_compiled_paths_have_the_weights_of_the_formulas(name: str, times: object) -> None:
+    """On the path x_t, x_m, x_s that a compiled step took, whatever its times."""
+    target = TARGETS[name]
+    noise, d = UniformNoise(target.num_values), target.num_sites
+    x_t = Enumeration(target).states(torch.arange(2**d)).repeat(8, 1)
+    shared = times if isinstance(times, tuple) else (0.8, 0.5)
+    t, s = (torch.full((1, d), time, **DOUBLE) for time in shared)
+    if not isinstance(times, tuple):
+        s[:, 0], t[:, 1], s[:, 1] = 0.0, 0.5, 0.5  # one site is known after, and one stays
+    if times == "per state":
+        t, s = t.repeat(len(x_t), 1), s.repeat(len(x_t), 1)
+    calls, step = Calls(wrong_denoiser(target, noise), target.num_values), Noted(target)
+    at_t = calls.ask(x_t, t)
+    step.noted.clear()
+    move = step.reverse(calls, noise, at_t, s, torch.Generator().manual_seed(0))
+    x_m, x_s, plain = step.noted[0], move.x, Trapezoidal(target)
+    assert bool((x_m != x_s).any())
+    assert bool((x_s != x_t)[:, 2].any())
+    q = steps.tweedie_law(noise, at_t.log_d, x_t, t, s)
+    at_m, at_s = (calls.ask(x, s) if bool(s.any()) else None for x in (x_m, x_s))
+    there = plain.corrections(q, plain.conditionals(noise, q, x_m, at_m, at_t, s), x_m)
+    back = plain.corrections(plain.conditionals(noise, q, x_s, at_s, at_t, s), q, x_s)
+    expected = plain.log_ratio(noise, q, there, back, at_t, x_m, x_s, s)
+    torch.testing.assert_close(move.log_ratio, expected, rtol=0, atol=1e-9)
 
 
 # -- batches and errors --------------------------------------------------------------------------

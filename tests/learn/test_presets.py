@@ -251,7 +251,7 @@ def test_a_setting_that_a_method_does_not_read_is_refused(method: str, name: str
         (
             "self-normalized",
             {"network": {"heads": 2}},
-            r"\(lattice\) has no setting 'heads'",
+            r"\(dense\) has no setting 'heads'",
         ),
         (
             "self-normalized",
@@ -280,7 +280,9 @@ def test_parts_refuse_what_they_do_not_read(
 
 def test_networks_that_do_not_fit_the_target_are_refused() -> None:
     config = presets.tiny(TARGETS["ising"], "self-normalized")
-    with pytest.raises(ValueError, match="no lattice: expected network dit or graph"):
+    assert config.method.network.kind == "dense"
+    config = config.changed(method={"network": {"kind": "lattice", "width": 8}})
+    with pytest.raises(ValueError, match="no lattice: expected network dit, dense or graph"):
         config.new_model(TARGETS["graph"], seed=0)
     config = presets.tiny(TARGETS["graph"], "self-normalized")
     assert config.method.network.kind == "graph"

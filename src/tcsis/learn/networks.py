@@ -1,6 +1,6 @@
 """Which trunk a model has, as a setting: each makes features of every site for a target.
 
-``Convolutions`` sees the neighbourhood on a lattice, ``Transformer`` all sites, and
+``Convolutions`` sees the neighbourhood on a lattice, ``Dense`` and ``Transformer`` all sites, and
 ``GraphTransformer`` the neighbours on a graph.  The modules themselves are in ``tcsis.learn.nn``.
 """
 
@@ -14,6 +14,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tcsis.basics.frozen import Frozen, Positive
+from tcsis.learn.models import symmetry
+from tcsis.learn.models.diffusion import Field as SiteField
+from tcsis.learn.models.diffusion import LogitNetwork, SiteNetwork, SpinNetwork, in_width
+from tcsis.learn.models.known_law import slots_of
+from tcsis.learn.nn.dense import DenseNet
 from tcsis.learn.nn.dit import DiT, chain_dit, graph_dit, lattice_dit, set_dit
 from tcsis.learn.nn.lattice import LatticeNet
 from tcsis.targets.base import Target
@@ -30,6 +35,13 @@ class Trunk(Frozen, ABC):
     @abstractmethod
     def trunk(self, target: Target, in_width: int) -> nn.Module: ...
 
+    def sites(self, target: Target, field: SiteField, *, alike: bool) -> LogitNetwork:
+        """Logits of every site, with the field as a skip term; ``alike`` says whether the symmetry
+        of the values is to be built in."""
+        v = target.num_values
+        symmetrise = symmetry.of_values(v) if alike else symmetry.as_it_is
+        return SiteNetwork(self.trunk(target, in_width(v)), self.width, v, field, symmetrise)
+
 
 class Convolutions(Trunk):
     """Periodic 3^k convolutions with a pooled feature, for lattices of up to three dimensions."""
@@ -39,11 +51,28 @@ class Convolutions(Trunk):
     def trunk(self, target: Target, in_width: int) -> LatticeNet:
         lattice = target.lattice
         if lattice is None:
-            raise ValueError(f"{target} has no lattice: expected network dit or graph")
+            raise ValueError(f"{target} has no lattice: expected network dit, dense or graph")
         return LatticeNet(
             lattice.shape, in_width, self.width, self.depth,
             periodic=lattice.periodic, sites=not target.symmetries.translations,
         )  # fmt: skip
+
+
+class Dense(Trunk):
+    """One layer over all sites and then ``depth`` at every site by itself; of two values it reads
+    spins, and is odd in them if the target does not tell them apart."""
+
+    kind: Literal["dense"] = "dense"
+    depth: Positive = 2
+
+    def trunk(self, target: Target, in_width: int) -> DenseNet:
+        return DenseNet(slots_of(target), in_width, self.width, self.depth)
+
+    def sites(self, target: Target, field: SiteField, *, alike: bool) -> LogitNetwork:
+        if target.num_values > 2:
+            return super().sites(target, field, alike=alike)
+        trunk = DenseNet(slots_of(target), 1, self.width, self.depth, odd=alike)
+        return SpinNetwork(trunk, self.width, field)
 
 
 class Transformer(Trunk):
@@ -72,7 +101,9 @@ class GraphTransformer(Trunk):
         return graph_dit(adjacency(target), in_width, self.width, self.depth, self.heads)
 
 
-AnyTrunk = Annotated[Convolutions | Transformer | GraphTransformer, Field(discriminator="kind")]
+AnyTrunk = Annotated[
+    Convolutions | Dense | Transformer | GraphTransformer, Field(discriminator="kind")
+]
 
 
 def adjacency(target: Target) -> Tensor:

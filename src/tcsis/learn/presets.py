@@ -13,7 +13,7 @@ from tcsis.learn.config import Config, Optimisation
 from tcsis.learn.estimators import JointColoured, JointGuided, LogMarginal, Naive, Warm
 from tcsis.learn.models import marginal
 from tcsis.learn.models.trees import parents
-from tcsis.learn.networks import AnyTrunk, Convolutions, GraphTransformer, Transformer
+from tcsis.learn.networks import AnyTrunk, Convolutions, Dense, GraphTransformer, Transformer
 from tcsis.learn.preconditioning import CrowdTerm
 from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
@@ -32,6 +32,9 @@ MOST_DENSITIES = 2**26
 MOST_WEIGHTS = 1_000_000
 """Weights of a causal network's first layer, which has one set a site and pair: with more sites the
 width falls, down to 8."""
+
+MOST_DENSE = 256
+"""Sites up to which a network has a layer over all of them, d² products a channel."""
 
 
 def default_method(target: Target) -> MethodName:
@@ -142,16 +145,17 @@ def any_time(target: Target) -> Config:
 
 def self_normalized(target: Target) -> Config:
     """All sites at one time, with a light network and posterior sweeps from a population."""
-    small = target.num_sites <= 36
+    small, dense = target.num_sites <= 36, sees_all_alike(target)
     return Config(
         method=SelfNormalized(
-            network=site_network(target, width=16),
+            network=Dense(width=64) if dense else site_network(target, width=16),
             estimator=Warm(num_sweeps=2),
             step=SECOND_ORDER,
             num_calls=24 if small else 64,
         ),
         buffer=annealed_population(target),
-        num_steps=800 if small else 1_000,
+        optimisation=Optimisation(learning_rate=3e-3 if dense else 2e-3),
+        num_steps=(1_500 if small else 5_000) if dense else (800 if small else 1_000),
         num_evaluations=3,
         num_evaluated=500 if small else 200,
     )
@@ -160,10 +164,10 @@ def self_normalized(target: Target) -> Config:
 def unbiased(target: Target) -> Config:
     """The same with joint estimates, which train marginal and denoiser without bias."""
     base, few = self_normalized(target), target.num_sites <= 20
-    coloured = target.colouring is not None and few
     assert isinstance(base.method, SelfNormalized)
+    coloured = target.colouring is not None and few
     method = Unbiased(
-        network=base.method.network,
+        network=site_network(target, width=16),
         estimator=JointColoured(num_samples=64)
         if coloured
         else JointGuided(num_chains=8, num_rungs=12),
@@ -172,7 +176,11 @@ def unbiased(target: Target) -> Config:
         step=base.method.step,
         num_calls=base.method.num_calls,
     )
-    return base.model_copy(update={"method": method, "num_steps": 400 if few else 500})
+    return base.model_copy(
+        update={
+            "method": method, "optimisation": Optimisation(), "num_steps": 400 if few else 500,
+        }
+    )  # fmt: skip
 
 
 # -- paper ----------------------------------------------------------------------------------------
@@ -251,6 +259,13 @@ def site_network(target: Target, width: int) -> AnyTrunk:
     if isinstance(target, Pairwise) and target.colouring is not None:
         return GraphTransformer(width=2 * width, depth=3)
     return Transformer(width=2 * width, depth=3)
+
+
+def sees_all_alike(target: Target) -> bool:
+    """Whether spins may share one layer over all sites, which then learns more of them in the same
+    time than convolutions do: every site must see the others alike, and they must not be many."""
+    d, v = target.num_sites, target.num_values
+    return v == 2 and target.symmetries.translations and d <= MOST_DENSE
 
 
 def num_ordered(target: Target) -> int:

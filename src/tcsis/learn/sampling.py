@@ -16,13 +16,14 @@ from tcsis.draws import Draws
 from tcsis.judging.weights import eubo
 from tcsis.learn.method import How, ScorePairs, serves_no_evidence
 from tcsis.noise import UniformNoise
+from tcsis.reverse.compiled import CompiledTrapezoidal
 from tcsis.reverse.schedules import Schedule, parallel, uniform_grid
 from tcsis.reverse.steps import Denoiser, Step, euler, tweedie
 from tcsis.reverse.trapezoidal import Trapezoidal
 from tcsis.targets.base import Target
 from tcsis.targets.known import KnownSites
 
-BATCH_SIZE = 2_000
+BATCH_SIZE = 256
 NUM_NOISED = 64
 """Exact draws at whose noised states scores are compared with exact ones."""
 
@@ -37,8 +38,13 @@ class StepChoice:
     calls: float = 1.0
 
 
+def second_order(target: Target) -> Trapezoidal:
+    """With compiled loops where there are any."""
+    return (CompiledTrapezoidal if target.device.type == "cpu" else Trapezoidal)(target)
+
+
 EULER, TWEEDIE = StepChoice(lambda target: euler), StepChoice(lambda target: tweedie)
-SECOND_ORDER = StepChoice(Trapezoidal, 1.15)
+SECOND_ORDER = StepChoice(second_order, 1.15)
 """A correction takes another call at the states that it changes, about one in ten."""
 AnyStep = Annotated[
     StepChoice, Named({"euler": EULER, "tweedie": TWEEDIE, "trapezoidal": SECOND_ORDER})

@@ -24,13 +24,10 @@ from tcsis.learn.estimators import (
 )
 from tcsis.learn.losses import Compare
 from tcsis.learn.method import Loss, Method
-from tcsis.learn.models import symmetry
 from tcsis.learn.models.diffusion import (
     DenoiserModel,
     DiffusionModel,
     ScoreModel,
-    SiteNetwork,
-    in_width,
     known_field,
     no_field,
 )
@@ -99,12 +96,11 @@ class SelfNormalized(Method[DiffusionModel]):
         return UniformNoise(target.num_values, LogLinear(eps=self.noise_eps))
 
     def model(self, target: Target) -> DiffusionModel:
-        trunk = self.network.trunk(target, in_width(target.num_values))
         field = known_field(target) if self.preconditioned else no_field(target)
         alike = self.symmetric and target.symmetries.value_permutation
-        symmetrise = symmetry.of_values(target.num_values) if alike else symmetry.as_it_is
-        network = SiteNetwork(trunk, self.network.width, target.num_values, field, symmetrise)
-        return self.objective.model(self.noise(target), network)
+        return self.objective.model(
+            self.noise(target), self.network.sites(target, field, alike=alike)
+        )
 
     def loss(self, model: DiffusionModel, target: Target, buffer: Buffer) -> Loss:
         return losses.denoising(

@@ -94,6 +94,17 @@ def test_pure_noise_is_not_read(target: Target, awake: Callable) -> None:
     torch.testing.assert_close(log_d, log_d[:1].expand_as(log_d), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("network", [None, "dense"])
+def test_times_that_states_share_are_times_of_their_own(
+    target: Target, network: str | None, awake: Callable
+) -> None:
+    changes = {} if network is None else {"network": {"kind": network, "width": 8}}
+    model, x = awake(make(target, **changes)), some_states(target, 70)
+    t = mixed_times(x[:1])
+    shared, own = model.denoiser(x, t.expand(x.shape)), model.denoiser(x, t.repeat(len(x), 1))
+    torch.testing.assert_close(shared, own, rtol=0, atol=1e-10)
+
+
 def test_untrained_models_are_right_near_the_target(target: Target) -> None:
     """At t = 1e-5 the score is log_ratios to a thousandth, and the denoiser is the exact one."""
     model, x = make(target), some_states(target)
@@ -153,7 +164,9 @@ def test_scores_and_denoisers_are_the_same_knowledge(target: Target, awake: Call
     here = log_score.gather(-1, x[..., None])
     assert torch.equal(here, torch.zeros_like(here))
     stub = ScoreModel(model.noise, lambda x, alpha: log_score + 3)  # a constant a site is nothing
-    torch.testing.assert_close(stub.denoiser(x, t), model.denoiser(x, t), rtol=0, atol=1e-8)
+    # as probabilities: the logarithm of one in 1e9 has lost the digits that the score has not
+    out, expected = stub.denoiser(x, t).exp(), model.denoiser(x, t).exp()
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-8)
 
 
 def test_scores_are_zero_at_the_present_value(target: Target, awake: Callable) -> None:

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.learn.models.symmetry import Symmetrise
+from tcsis.learn.nn.dense import DenseNet
+from tcsis.learn.nn.dit import zero_init
 from tcsis.learn.nn.features import time_features
 from tcsis.learn.nn.heads import SiteHead
 from tcsis.noise import UniformNoise, log_normalise
@@ -25,6 +27,22 @@ Field = Callable[[Tensor, Tensor], Tensor]
 """What the other sites say on every site: x (b, d) and α (b, d) -> (b, d, v)."""
 
 TIME_WIDTH = 32
+IN_CACHE = 32
+"""States at one time are given to a network in parts whose features stay in the cache: twice as
+fast at a hundred sites."""
+
+
+class Gain(nn.Linear):
+    """How much the field counts at the mean α, (n,) -> (n, 1, 1): all of it at ᾱ = 1, and at first
+    everywhere."""
+
+    def __init__(self) -> None:
+        super().__init__(TIME_WIDTH, 1)
+        zero_init(self)
+
+    def forward(self, mean: Tensor) -> Tensor:
+        gain = 1 + (1 - mean[:, None]) * super().forward(time_features(mean, TIME_WIDTH))
+        return gain[..., None]
 
 
 class SiteNetwork(nn.Module):
@@ -36,23 +54,41 @@ class SiteNetwork(nn.Module):
         super().__init__()
         self.trunk, self.num_values = trunk, num_values
         self.field, self.symmetrise = field, symmetrise
-        self.head = SiteHead(width, num_values)
-        self.gain = nn.Linear(TIME_WIDTH, 1)
-        nn.init.zeros_(self.gain.weight)
-        nn.init.zeros_(self.gain.bias)
+        self.head, self.gain = SiteHead(width, num_values), Gain()
 
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """gain(ᾱ)·field + NN, (b, d) and (b, d) -> (b, d, v)."""
-        return self.symmetrise(self.logits, x, alpha, self.num_values)
+        """gain(ᾱ)·field + NN, (b, d) and α (b, d) or (1, d) -> (b, d, v)."""
+        return self.symmetrise(self.logits, x, alpha.expand(x.shape), self.num_values)
 
     def logits(self, x: Tensor, alpha: Tensor) -> Tensor:
-        alpha = alpha.to(self.gain.weight.dtype)
+        alpha = alpha.to(self.head.out.weight.dtype)
         field = self.field(x, alpha).to(alpha.dtype)
         field = field - field.mean(-1, keepdim=True)
         z = torch.cat([known(x, alpha, self.num_values), alpha[..., None], field], -1)
-        mean = alpha.mean(1)
-        gain = 1 + (1 - mean[:, None]) * self.gain(time_features(mean, TIME_WIDTH))
-        return gain[..., None] * field + self.head(self.trunk(z, alpha))
+        return self.gain(alpha.mean(1)) * field + self.head(self.trunk(z, alpha))
+
+
+class SpinNetwork(nn.Module):
+    """The same for two values, read as spins ±1: half the log-odds of each site.  What is odd in
+    the spins and all that comes of it is so to the last bit, without a mean over both signs."""
+
+    def __init__(self, trunk: DenseNet, width: int, field: Field):
+        super().__init__()
+        self.trunk, self.field = trunk, field
+        self.head = zero_init(nn.Linear(width, 1, bias=not trunk.odd))
+        self.gain = Gain()
+
+    def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """gain(ᾱ)·field + NN, (b, d) and α (b, d) or (1, d) -> (b, d, 2)."""
+        alpha = alpha.to(self.head.weight.dtype)
+        z = (alpha * (2 * x - 1))[..., None]
+        parts = z.split(IN_CACHE) if len(alpha) == 1 else [z]
+        said = torch.cat([self.head(self.trunk(part, alpha)) for part in parts])  # (b, d, 1)
+        field = self.field(x, alpha.expand(x.shape)).to(alpha.dtype)
+        return self.gain(alpha.mean(1)) * field + torch.cat([-said, said], -1)
+
+
+LogitNetwork = SiteNetwork | SpinNetwork
 
 
 def in_width(num_values: int) -> int:
@@ -105,7 +141,7 @@ def no_field(target: Target) -> Field:
 class DiffusionModel(nn.Module, ABC):
     """A network that stands for denoiser or score, and so for both."""
 
-    def __init__(self, noise: UniformNoise, network: SiteNetwork):
+    def __init__(self, noise: UniformNoise, network: LogitNetwork):
         super().__init__()
         self.noise, self.network = noise, network
 
@@ -122,8 +158,8 @@ class DenoiserModel(DiffusionModel):
     """log P(x_0^i = u | x_t) at any times."""
 
     def denoiser(self, x_t: Tensor, t: Tensor) -> Tensor:
-        alpha = self.noise.alpha(x_t, t).expand(x_t.shape)
-        logits = self.network(x_t, alpha)
+        t = without_repeats(t)
+        logits = self.network(x_t, self.noise.alpha(x_t, t))
         return log_normalise(logits + self.noise.log_kernel(x_t, t).to(logits.dtype))
 
     def log_score(self, x_t: Tensor, t: Tensor) -> Tensor:
@@ -134,9 +170,14 @@ class ScoreModel(DiffusionModel):
     """log p_t(y)/p_t(x_t) at any times with α > 0, as the paper has it."""
 
     def log_score(self, x_t: Tensor, t: Tensor) -> Tensor:
-        logits = self.network(x_t, self.noise.alpha(x_t, t).expand(x_t.shape))
+        logits = self.network(x_t, self.noise.alpha(x_t, t))
         return logits - logits.gather(-1, x_t[..., None])
 
     def denoiser(self, x_t: Tensor, t: Tensor) -> Tensor:
         """The denoiser that belongs to the score, (b, d, v)."""
         return self.noise.denoiser_from_log_score(self.log_score(x_t, t).double(), x_t, t)
+
+
+def without_repeats(t: Tensor) -> Tensor:
+    """Times (b, d), or (1, d) where all states share them, as an expanded tensor says."""
+    return t[:1] if t.stride(0) == 0 else t

@@ -1,17 +1,20 @@
 """Machine code on disk that is never stale.
 
 numba keeps what it compiles, and makes it anew when the file of the function changes, but not when
-a file it calls into does.  Here the stamp of all code is one hash over every source of this folder:
-a change to any of them compiles all of them again.  Where the files go is numba's own choice:
+a file it calls into does.  Here the stamp of all code is one hash over every source of this folder,
+and of the function's own if that is elsewhere: a change to any of them compiles all of them again.
+Where the files go is numba's own choice:
 ``__pycache__`` beside the sources, or the cache directory of the user if that is read-only.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from importlib.resources import files
+from inspect import getsource
 from typing import Any
 
 from numba import njit
@@ -28,6 +31,12 @@ def hash_sources() -> str:
 SOURCES = hash_sources()
 
 
+def stamp(function: Callable[..., Any]) -> str:
+    """One hash of this package and of the module that a function is from."""
+    own = getsource(sys.modules[function.__module__])
+    return sha256(f"{SOURCES}{own}".encode()).hexdigest()
+
+
 class SourcesCache(FunctionCache):
     """The cache of one function, under a name of its own: functions that ``skeleton`` makes share
     their line and their code, and differ in the functions they call."""
@@ -35,7 +44,7 @@ class SourcesCache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         name = f"{self._impl.filename_base}.{sha256(full_name(function).encode()).hexdigest()[:8]}"
-        self._cache_file = IndexDataCacheFile(self.cache_path, name, SOURCES)
+        self._cache_file = IndexDataCacheFile(self.cache_path, name, stamp(function))
 
     def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
         """Types and processor; numba adds a hash of the functions called that no two processes
