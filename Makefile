@@ -7,7 +7,8 @@ INSTALL := $(PIP) install --constraint constraints.txt --editable
 .PHONY: demo test docs lint bench study paper clean browser
 
 demo: .venv/.base
-	$(BIN)/tcsis compare ising --side 4 --beta 0.4407 --methods autoregressive,gwg,glauber --out runs/demo --overwrite
+	$(BIN)/tcsis compare ising --side 4 --beta 0.4407 --methods self-normalized,unbiased,autoregressive,gwg,glauber \
+	  --out runs/demo --overwrite
 
 test: .venv/.test browser
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)

@@ -98,6 +98,7 @@ def run(setting: Setting, seed: int) -> Cell:
 
 
 def of_calls(model: Learned, calls: int, log_z: float, seed: int) -> Cell:
+    model.schedule(calls)  # the plan is made before, and not part of the draws' time
     draws = model.sample(NUM_DRAWS, calls=calls, seed=100 + seed)
     cell: Cell = {
         "calls": draws.num_network_calls / NUM_DRAWS, "ess": draws.ess,

@@ -141,6 +141,19 @@ def test_draws_follow_the_kernel_and_the_bridge() -> None:
             assert statistic < chi2.isf(1e-4, 2)
 
 
+def test_a_score_of_no_distribution_loses_no_value() -> None:
+    """Where the bracket is negative, which no distribution has, a tenth of the score stands in; the
+    score of a distribution that forbids a value still forbids it."""
+    noise = UniformNoise(3)
+    x, t = torch.zeros(1, 1, dtype=torch.long), torch.full((1, 1), 0.5, dtype=torch.float64)
+    wild = torch.tensor([[[0.0, 9.0, -9.0]]], dtype=torch.float64)
+    assert bool(noise.denoiser_from_log_score(wild, x, t).isfinite().all())
+    forbids = torch.tensor([[[0.3, 0.7, 0.0]]], dtype=torch.float64).log()
+    score = noise.log_score_from_denoiser(forbids, x, t)
+    again = noise.denoiser_from_log_score(score, x, t).exp()
+    torch.testing.assert_close(again, forbids.exp(), rtol=0, atol=1e-9)
+
+
 def test_draws_are_seeded() -> None:
     noise, x = UniformNoise(3), torch.zeros(10, 8, dtype=torch.uint8)
     a, b = (noise.draw(x, 0.5, generator=torch.Generator().manual_seed(7)) for _ in range(2))

@@ -21,6 +21,8 @@ from torch.nn.functional import softplus
 from tcsis.basics.checks import check_num_values
 
 Time = Tensor | float
+ROUNDING, LOG_LEAST = 1e-5, math.log(0.1)
+"""By how much scores may be off by rounding, and what is left where they are off by more."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,9 @@ class UniformNoise:
     def denoiser_from_log_score(self, log_score: Tensor, x_t: Tensor, t: Time) -> Tensor:
         """The inverse: P(u) ∝ k_t(x|u)·(score[u] - (1-α)/V·Σ_v score[v]), both (..., d, v).
 
-        The bracket is positive for the score of any distribution; an approximate score may leave
-        it negative, which means probability zero.
+        The bracket is at least zero for the score of any distribution.  An approximate score may
+        leave it negative, beyond rounding; then it is a tenth of the score instead, so that
+        no value is lost and weights stay right.
         """
         alpha = self.alpha(x_t, t)[..., None]
         if bool((alpha == 0).any()):
@@ -137,8 +140,9 @@ class UniformNoise:
             )
         _, log_move = self.log_stay_move(alpha)
         background = log_move + log_sum(log_score)[..., None] - log_score
-        bracket = log_score + torch.log1p(-background.exp().clamp_max(1))
-        return log_normalise(bracket + self.log_kernel(x_t, t))
+        share = background.exp()
+        left = torch.log1p(-share.clamp_max(1)).where(share <= 1 + ROUNDING, LOG_LEAST)
+        return log_normalise(log_score + left + self.log_kernel(x_t, t))
 
     def log_stay_move(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """log(α + (1-α)/V) and log((1-α)/V)."""
