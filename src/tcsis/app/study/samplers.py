@@ -13,7 +13,7 @@ from tcsis import exact, mcmc
 from tcsis.app.methods import Entry
 from tcsis.app.study.plan import Setting, Task
 from tcsis.learn import presets
-from tcsis.learn.config import Config
+from tcsis.learn.config import Config, Optimisation
 from tcsis.learn.trainer import train
 from tcsis.peers import leaps
 from tcsis.targets.base import Target
@@ -60,8 +60,8 @@ def by_training(task: Task, target: Target) -> Entry:
 
 
 def autoregressive(target: Target, setting: Setting) -> Config:
-    """What ``tcsis.train`` does by default."""
-    return presets.fast(target).changed(**UNOBSERVED)
+    """What ``tcsis.train`` does by default on lattices of these sizes."""
+    return presets.fast(target, "autoregressive").changed(**UNOBSERVED)
 
 
 def self_normalized(target: Target, setting: Setting) -> Config:
@@ -82,16 +82,15 @@ def as_in_the_paper(target: Target, setting: Setting) -> Config:
     """The paper's process, objective, proposal and Euler steps, with a network and a rate that
     minutes are enough for.  The estimator has the form of its Appendix A.2, in which all ratios of
     a state share N draws: with N draws for each ratio, a step at side 10 would take minutes."""
-    light = presets.fast(target, "self-normalized").model_dump()
     paper = presets.paper(target).model_dump()
     num_samples = paper["method"]["estimator"]["num_samples"]
     return presets.paper(target).changed(
         method={
-            "network": light["method"]["network"],
+            "network": presets.site_network(target, width=16).model_dump(),
             "estimator": {"kind": "shared", "num_samples": num_samples},
             "num_calls": setting.num_calls,
         },
-        optimisation=light["optimisation"] | {"batch_size": PAPER_BATCH[setting.side]},
+        optimisation=Optimisation(batch_size=PAPER_BATCH[setting.side]).model_dump(),
         num_steps=MANY_STEPS,
         **UNOBSERVED,
     )
