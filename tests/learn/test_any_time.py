@@ -12,7 +12,8 @@ from torch import Tensor
 from tcsis import reverse, schedules
 from tcsis.exact import Enumeration
 from tcsis.learn import presets
-from tcsis.learn.any_time import AnyTime, AnyTimeSampler, by_both_sides, denoise, given_sites
+from tcsis.learn.any_time import AnyTime, by_both_sides, given_sites
+from tcsis.learn.block_sampler import AnyTimeSampler, denoise
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.descent import first_weights
 from tcsis.learn.method import How

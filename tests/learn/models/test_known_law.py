@@ -12,7 +12,8 @@ from tcsis.exact import Enumeration
 from tcsis.judging.metrics import state_index
 from tcsis.learn.any_time import AnyTime
 from tcsis.learn.descent import first_weights
-from tcsis.learn.models.known_law import Alike, Apart, KnownLaw, Signs, draw, slots_of, way
+from tcsis.learn.models.known_law import KnownLaw, draw, slots_of, way
+from tcsis.learn.models.values import Alike, Apart, Signs
 from tcsis.reverse.schedules import singles
 from tcsis.targets import RBM, Ising, Pairwise, Potts, Target
 

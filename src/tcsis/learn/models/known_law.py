@@ -16,8 +16,8 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot, pad
 
+from tcsis.learn.models.values import Values
 from tcsis.learn.nn.gated import Gated, Guess, Weights
 from tcsis.noise import draw_categorical, log_normalise
 from tcsis.reverse.schedules import distances, singles
@@ -27,82 +27,6 @@ NUM_NEAREST = 48
 """Sites from which a first guess is made where many are known: these screen the others."""
 LEAST_VARIANCE, RIDGE = 0.02, 1e-3
 """Of a guess; and what is added to variances, relatively, so that copies of a site can be read."""
-
-# -- values ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Signs:
-    """Two values that the target does not tell apart: spins ±1, and log-odds odd in them.
-    ``slope`` is that of a logit in the mean of what is read, times its variance."""
-
-    odd, equal, in_width, out_width, slope = True, False, 1, 1, 2.0
-
-    def embed(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """(d, b) -> (d, 1, b, 1)."""
-        return (2 * x - 1).to(dtype)[:, None, :, None]
-
-    def logits(self, answer: Tensor) -> Tensor:
-        """(..., 1, 1) -> (..., 2)."""
-        return pad(answer[..., 0], (1, 0))
-
-
-@dataclass(frozen=True)
-class Alike:
-    """More values that the target does not tell apart: each reads where it stands itself."""
-
-    num_values: int
-    odd, equal, in_width, out_width = False, True, 1, 1
-
-    @property
-    def slope(self) -> float:
-        return 1 - 1 / self.num_values
-
-    def embed(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """(d, b) -> (d, 1, b, v)."""
-        values = torch.arange(self.num_values, device=x.device)
-        return (x[:, None, :, None] == values).to(dtype) - 1 / self.num_values
-
-    def logits(self, answer: Tensor) -> Tensor:
-        """(..., v, 1) -> (..., v)."""
-        return answer[..., 0]
-
-
-@dataclass(frozen=True)
-class Apart:
-    """Values that differ: spins for two of them, else centred one-hot vectors."""
-
-    num_values: int
-    odd, equal, slope = False, False, 2.0
-
-    @property
-    def in_width(self) -> int:
-        return 1 if self.num_values == 2 else self.num_values
-
-    @property
-    def out_width(self) -> int:
-        return self.num_values - 1
-
-    def embed(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """(d, b) -> (d, c, b, 1)."""
-        if self.num_values == 2:
-            return (2 * x - 1).to(dtype)[:, None, :, None]
-        z = one_hot(x, self.num_values).to(dtype) - 1 / self.num_values
-        return z.transpose(1, 2)[..., None]
-
-    def logits(self, answer: Tensor) -> Tensor:
-        """(..., 1, v - 1) -> (..., v)."""
-        return pad(answer[..., 0, :], (1, 0))
-
-
-Values = Signs | Alike | Apart
-
-
-def values_of(target: Target) -> Values:
-    if not target.symmetries.value_permutation:
-        return Apart(target.num_values)
-    return Signs() if target.num_values == 2 else Alike(target.num_values)
-
 
 # -- questions ------------------------------------------------------------------------------------
 
