@@ -279,13 +279,12 @@ def picture_of_calls(cells: list[Cell], path: Path) -> None:
     for setting in SETTINGS:
         own = [cell["calls"] for cell in cells if cell["setting"] == setting.name]
         if own:
-            calls = [row["calls"] for row in own[0]]
-            worst = [min(rows[k]["ess"] for rows in own) for k in range(len(calls))]
-            axes.plot(calls, worst, "o-", label=setting.name, markersize=4)
+            worst = [min(rows[k]["ess"] for rows in own) for k in range(len(setting.calls))]
+            axes.plot(setting.calls, worst, "o-", label=setting.name, markersize=4)
     axes.set_xscale("log")
     axes.set_xticks([8, 16, 24, 33, 50, 64, 128], labels=["8", "16", "24", "33", "50", "64", "128"])
     axes.minorticks_off()
-    axes.set(xlabel="network calls a draw", ylabel="ESS, worst seed", ylim=(0, 1.02))
+    axes.set(xlabel="network calls a draw", ylabel="ESS, worst seed", ylim=(0.6, 1.01))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, loc="lower right")
     figure.savefig(path, dpi=130, format="png")
