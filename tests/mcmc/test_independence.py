@@ -31,8 +31,10 @@ METHODS = ("autoregressive", "self-normalized")
 def make(awake: Callable) -> Callable[[Target, str], Learned]:
     """A model that was never trained, with random weights: its ESS is 0.01 to 0.5."""
 
+    network = {"kind": "lattice", "width": 8, "depth": 2}  # wrong enough for mistakes to show
+
     def making(target: Target, method: str) -> Learned:
-        few = {} if method == "autoregressive" else {"num_calls": 2}
+        few = {} if method == "autoregressive" else {"num_calls": 2, "network": network}
         config = presets.tiny(target, method).changed(method=few)
         return Learned(target, config, awake(config.new_model(target, seed=0)).eval())
 
