@@ -24,7 +24,9 @@ from torch.nn.functional import silu
 
 NUM_GATES, NUM_SHIFTS = 6, 2
 GATE_WIDTH = 4
-"""Gates are worked out once for a whole batch, so that their network may be this much wider."""
+"""Gates are worked out once for a whole batch, so that their network may be this much wider where
+all sites share it; where each has weights of its own, gates have less to tell and learn better
+without."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class Gated(nn.Module):
         self.linear = nn.Parameter(torch.zeros(rows * d, c, o))
         self.bias = nn.Parameter(torch.zeros(0 if odd or equal else rows, 1, o))
         self.guessed = nn.Parameter(torch.randn(o, h))
-        g = GATE_WIDTH * h
+        g = GATE_WIDTH * h if rows == 1 else h
         self.place = nn.Parameter(torch.randn(d + 1, g) / d**0.5)
         self.row = nn.Parameter(torch.zeros(rows, g))
         self.hidden = nn.Linear(g, g)
