@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from tcsis.basics.checks import check_integer, check_num_values
 from tcsis.targets.base import Target
 from tcsis.targets.lattice import Lattice
-from tcsis.targets.recognition import recognise
+from tcsis.targets.recognition import recognise, seconds_to_recognise
 
 NUM_PROBES = 8
 
@@ -42,6 +43,13 @@ class CallableTarget(Target):
     @cached_property
     def sketch(self) -> Target:
         return recognise(self, self.function_dtype) or self
+
+    def sketched_within(self, seconds: float) -> Target:
+        if "sketch" in self.__dict__ or seconds_to_recognise(self, seconds) <= seconds:
+            return self
+        unknown = copy(self)
+        unknown.__dict__["sketch"] = unknown
+        return unknown
 
     def _place(self, device: torch.device, dtype: torch.dtype) -> None:
         super()._place(device, dtype)
