@@ -19,6 +19,7 @@ from tcsis.basics.files import write_whole
 from tcsis.basics.progress import progress_bar
 from tcsis.learn import checkpoint, presets
 from tcsis.learn.budgets import FEW, RECOGNISED, new_budget
+from tcsis.learn.checkpoint import CHECKPOINT
 from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
 from tcsis.learn.method import Method
@@ -26,7 +27,6 @@ from tcsis.learn.training import Run
 from tcsis.targets.base import Target, counting
 
 METRICS = "metrics.jsonl"
-CHECKPOINT = "checkpoint"
 
 
 def train(

@@ -20,7 +20,8 @@ from tcsis.basics.checks import make_generator
 from tcsis.basics.clock import Budget
 from tcsis.basics.threads import at_most
 from tcsis.draws import Draws
-from tcsis.judging.evaluation import evaluate
+from tcsis.judging.evaluation import evaluate_states, states_of
+from tcsis.judging.reference import Reference
 from tcsis.judging.weights import leak, missed
 from tcsis.learn import modes
 from tcsis.learn.budgets import ALL_EVALUATED, check_begun, check_pace, fit_evaluation, fit_source
@@ -65,6 +66,7 @@ class Run:
         self.num_evaluated, self.reserve = config.num_evaluated, 0.0  # seconds for the last look
         self.last_loss, self.num_density_calls = math.nan, 0.0
         self.history: list[dict[str, float]] = []
+        self.reference = Reference(target)  # whose answers every evaluation asks for again
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -229,7 +231,8 @@ class Run:
         }  # fmt: skip
         record |= self.both_tails(draws, generator)
         if exact.quick(self.target) and self.target.lattice is not None:
-            row = evaluate(draws, self.target)["correlation"]
+            drawn = states_of(draws, self.target)
+            row = evaluate_states(drawn, None, self.reference, weighted=False)["correlation"]
             record |= {"error": row.error, "floor": row.floor}
         return record, draws
 
