@@ -34,8 +34,8 @@ from tcsis.targets.base import Target
 
 FEWEST_REPLICAS, FEWEST_RUNGS = 256, 10
 """The smallest population that is worth training with, however little time there is."""
-SHORTEST_TRIAL = 0.05
-"""Seconds that a trial takes, or else it tells of little but the start of chains."""
+SHORTEST_TRIAL, LONGEST_TRIAL = 0.05, 0.5
+"""Seconds that a trial takes: in less it tells of little but the start of chains."""
 NUM_TRIED = 64
 """States at whose neighbours it is seen whether any are forbidden."""
 
@@ -180,7 +180,7 @@ class PopulationAnnealing(Source):
         x = noise(target, self.size, torch.Generator(target.device).manual_seed(0))
         each = seconds_each(
             lambda n: start_chains(target, "gibbs", x[:n], 0).advance(1), self.size,
-            patience=max(seconds / 50, SHORTEST_TRIAL),
+            patience=min(max(seconds / 50, SHORTEST_TRIAL), LONGEST_TRIAL),
         )  # fmt: skip
         sweeps = self.num_rungs * self.steps_per_rung
         share = seconds / (self.size * sweeps * each)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -27,18 +27,30 @@ Start = Callable[[Tensor], Chains]
 
 
 @dataclass(frozen=True)
-class Population:
-    """Equally weighted ``draws``, x (replica, draw, site), and what the way to them says of log Z.
+class Population(Draws):
+    """Draws without weights, x (replica, draw, site), with what the way to them says of log Z.
 
     ``num_families`` of the first population have descendants in the last; ``log_z_error`` is
     √(Σ_f n_f²)/n over their sizes n_f, an estimate of the standard error of log Z that is good
     while many families are alive and honest about it when few are.
     """
 
-    draws: Draws
-    log_z: float
-    log_z_error: float
-    num_families: int
+    annealed_log_z: float = math.nan
+    annealed_error: float = math.nan
+    num_families: int = 0
+
+    @property
+    def log_z(self) -> float:
+        return self.annealed_log_z
+
+    @property
+    def log_z_error(self) -> float:
+        return self.annealed_error
+
+    @property
+    def draws(self) -> Draws:
+        """The draws alone."""
+        return Draws(**{part.name: getattr(self, part.name) for part in fields(Draws)})
 
 
 def annealed_importance_sampling(
@@ -95,12 +107,14 @@ def population_annealing(
             chains.advance(steps_per_rung)
             kept.append(chains.x.cpu().to(torch.uint8))
     sizes = torch.bincount(family, minlength=n).double()
-    draws = Draws(
+    return Population(
         torch.stack(kept, dim=1),
         seconds=time.perf_counter() - begin,
         num_density_calls=cost.densities,
+        annealed_log_z=log_z,
+        annealed_error=float(sizes.square().sum().sqrt()) / n,
+        num_families=int((sizes > 0).sum()),
     )
-    return Population(draws, log_z, float(sizes.square().sum().sqrt()) / n, int((sizes > 0).sum()))
 
 
 def check_some_allowed(target: Target, log_weight: Tensor) -> None:

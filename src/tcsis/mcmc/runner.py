@@ -136,7 +136,7 @@ def population_annealing(
     population = annealing.population_annealing(
         target.free, ladder, steps_per_rung, x, start, generator, num_draws, log_volume
     )
-    return replace(population, draws=population.draws.completed(target))
+    return replace(population, x=target.complete(population.x))
 
 
 def annealed_importance_sampling(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
@@ -45,7 +46,8 @@ class CallableTarget(Target):
         return recognise(self, self.function_dtype) or self
 
     def sketched_within(self, seconds: float) -> Target:
-        if "sketch" in self.__dict__ or seconds_to_recognise(self, seconds) <= seconds:
+        known = "sketch" in self.__dict__ or seconds == math.inf
+        if known or seconds_to_recognise(self, seconds) <= seconds:
             return self
         unknown = copy(self)
         unknown.__dict__["sketch"] = unknown

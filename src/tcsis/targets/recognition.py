@@ -24,6 +24,8 @@ FORBIDDEN = -60.0
 """Stands in the tables for -inf: as good as impossible, and yet a number."""
 MOST_PROBES, CHUNK = 2**20, 2**16
 NUM_BASES, NUM_TRIPLES, NUM_STATES, NUM_SWEEPS = 4, 64, 256, 8
+LONGEST_TRIAL = 0.1
+"""Seconds for which the function is tried to find out what it costs."""
 ROUNDING = 32
 """Units of rounding a site that a sum of many terms may be off by."""
 
@@ -53,14 +55,15 @@ def most_probes(d: int, v: int) -> int:
 
 
 def seconds_to_recognise(target: Target, patience: float) -> float:
-    """About how long that takes, 0 where it is not tried; found out in much less than
-    ``patience``."""
+    """About how long that takes, 0 where it is not tried; found out in a moment, and in much less
+    than ``patience``."""
     d, v = target.num_sites, target.num_values
     probes = most_probes(d, v)
     if probes > MOST_PROBES:
         return 0.0
     x = torch.randint(v, (CHUNK, d), generator=torch.Generator().manual_seed(4)).to(target.device)
-    return probes * seconds_each(lambda n: target.log_density(x[:n]), CHUNK, patience / 20)
+    trial = min(patience / 20, LONGEST_TRIAL)
+    return probes * seconds_each(lambda n: target.log_density(x[:n]), CHUNK, trial)
 
 
 def find_base(target: Target) -> Tensor | None:

@@ -91,7 +91,7 @@ def log_axis(title: str, values: Sequence[float], **more: Any) -> Panel:
     """A logarithmic axis that shows all values, with a number in full at every tick: powers of ten,
     and 2 and 5 times those where there would be few."""
     low, high = math.log10(min(values)), math.log10(max(values))
-    room = max(0.06 * (high - low), 0.15)
+    room = max(0.06 * (high - low), 0.2)  # so that there is a tick in any case
     low, high = low - room, high + room
     digits = (1, 2, 5) if high - low < MANY_DECADES else (1,)
     decades = range(math.floor(low), math.ceil(high) + 1)
