@@ -192,18 +192,19 @@ def by_leaps(plan: Plan, budget: Spent | None) -> Entry:
 
 
 def in_time(plan: Plan, budget: Spent | None, trained: Callable[[float | None], Model]) -> Model:
-    """A model that is trained within the limit.  Where the first method was too cheap for that, the
-    least that is needed is spent and said; what the user asks for is never exceeded."""
-    limit = time_limit(plan, budget)
-    try:
-        return trained(limit)
-    except BudgetError as error:
-        if limit == plan.training.time_budget:
-            raise
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
-            f"the first method took less than training can be done in: {error}; it has that"
-        )
-        return trained(min(plan.training.time_budget or error.needed, error.needed))
+    """A model that is trained within the limit.  Where the first method was too cheap for that,
+    what is needed is spent and said; what the user asks for is never exceeded."""
+    limit, asked = time_limit(plan, budget), plan.training.time_budget
+    while True:
+        try:
+            return trained(limit)
+        except BudgetError as error:
+            if limit == asked:
+                raise
+            Console(stderr=True, highlight=False, soft_wrap=True).print(
+                f"{error}, more than the first method took, and that is what it has"
+            )
+            limit = min(asked or error.needed, error.needed)
 
 
 def time_limit(plan: Plan, budget: Spent | None) -> float | None:

@@ -37,8 +37,8 @@ def fit_source(source: Source, target: Target, budget: Budget) -> Source:
     """The source, or a smaller one that fills its buffer within its share of the budget."""
     if budget.limit == math.inf:
         return source
-    check_begun(budget, 0.0)
     seconds = ANNEALED * budget.left
+    check_begun(budget, 0.0)
     smaller, needed = source.within(target, seconds)
     if needed > seconds:
         raise BudgetError(
