@@ -14,7 +14,6 @@ from torch import Tensor
 from tcsis.basics.checks import check_integer, make_generator
 from tcsis.targets.base import Target
 
-
 NUM_WITNESSES = 8
 
 
@@ -39,8 +38,8 @@ class Fingerprint:
             return None
         row = int(wrong.nonzero()[0])
         return (
-            f"were made for another target: log p̄ of the draw {self.x[row].tolist()} was "
-            f"{float(then[row]):.6g} when it was drawn and is {float(now[row]):.6g} here"
+            f"were made for another target: log p̄ of one of them was {float(then[row]):.6g} when "
+            f"it was drawn and is {float(now[row]):.6g} here"
         )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -59,6 +60,7 @@ class Annealed:
         return self.num_families >= MIN_FAMILIES
 
 
+@lru_cache(maxsize=4)  # one target is judged again and again
 def anneal(target: Target) -> Annealed | None:
     """A population for comparison, always the same one; None where even a small one would cost too
     much, or where uniform states are all forbidden."""

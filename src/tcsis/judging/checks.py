@@ -14,7 +14,7 @@ import math
 from tcsis.judging import weights
 from tcsis.judging.evaluation import Row
 from tcsis.judging.evidence import Evidence
-from tcsis.judging.findings import SMALL_BIAS, Finding, grade, grade_chance, milder, percent
+from tcsis.judging.findings import SMALL_BIAS, Finding, grade, milder, percent
 
 DOUBTFUL_FLOORS, FAILED_FLOORS = 4.0, 6.0
 DOUBTFUL_SIGMAS, FAILED_SIGMAS = 3.2, 4.8
@@ -54,9 +54,10 @@ def check_number(evidence: Evidence) -> Finding:
         return Finding("trusted", f"{n:,} draws{independent}")
     room = DOUBTFUL_SIGMAS / math.sqrt(worth)
     needed = round_up(n * ENOUGH / worth)
+    many = f"{n:,} draws" if n > 1 else "one draw"
     return Finding(
         "doubtful",
-        f"too few draws to tell: {n:,} draws{independent} would hide a bias of {room:.2g} standard "
+        f"too few draws to tell: {many}{independent} would hide a bias of {room:.2g} standard "
         f"deviations, about {needed:,} are needed",
     )
 
@@ -92,9 +93,11 @@ def check_exact(evidence: Evidence) -> Finding | None:
     if level == "trusted" and floors[name] > DOUBTFUL_FLOORS:
         return Finding(level, f"no observable is off by more than {bias:.1g} standard deviations")
     if level == "trusted":
+        whole = "every observable agrees with its exact value"
+        part = f"what is known exactly ({', '.join(floors)}) agrees"
         return Finding(
             level,
-            f"{how}every observable agrees with its exact value (the worst, {name}, at "
+            f"{how}{whole if evidence.has_exact else part} (the worst, {name}, at "
             f"{floors[name]:.1f} times the error of perfect draws)",
         )
     times = f"{floors[name]:.1f} times" if math.isfinite(floors[name]) else "far above"

@@ -85,7 +85,9 @@ def check_sites(evidence: Evidence) -> Finding | None:
 
 def demanded_shares(shares: Tensor, alike: bool) -> Tensor:
     """What each of (d, v) shares should be."""
-    return torch.full_like(shares, 1 / shares.shape[1]) if alike else shares.mean(0).expand_as(shares)
+    return (
+        torch.full_like(shares, 1 / shares.shape[1]) if alike else shares.mean(0).expand_as(shares)
+    )
 
 
 def graded(evidence: Evidence, chance: float, bias: float) -> str:

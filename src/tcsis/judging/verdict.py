@@ -83,7 +83,9 @@ def weigh(evidence: Evidence, bracket: weights.Bracket | None = None) -> Verdict
     of_weights = [check_log_z(evidence), check_weights(evidence)]
     shifted = check_as_drawn(evidence)
     if not evidence.weighted and (evidence.trust is None or evidence.sound):
-        only = combine([*check_states(evidence, bracket, 0.0, shifted), *of_weights, *last(evidence)])
+        only = combine(
+            [*check_states(evidence, bracket, 0.0, shifted), *of_weights, *last(evidence)]
+        )
         return Verdict(only.level, sentence(only.why), spoken(only))
     drawn = evidence.as_drawn
     as_drawn = combine([*check_states(drawn, bracket, 0.0, shifted), *last(drawn)])

@@ -120,7 +120,7 @@ def conclude(draws: Draws, target: Target, observables: tuple[Observable, ...]) 
         return Diagnosis("stuck", stuck, 0.0, 0.0, 0.0, nothing)
     ess = min(min(row.ess_bulk, row.ess_tail) for row in observables)
     worst = max(observables, key=lambda row: row.r_hat)
-    limit = r_hat_limit(*draws.x.shape[:2], num_series(target))
+    limit = r_hat_limit(len(draws), draws.x.shape[1], num_series(target))
     mixed = worst.r_hat <= limit
     why = f"R-hat of the {worst.name} is {worst.r_hat:.3f}, {ess:.0f} effective draws"
     return Diagnosis(

@@ -24,7 +24,13 @@ def check_repeatable(target: Target, x: Tensor) -> None:
     first = target._log_density(x).double()
     order = torch.arange(len(x) - 1, -1, -1, device=x.device)
     half = (len(x) + 1) // 2
-    for part in (torch.arange(len(x), device=x.device), order, order[:half], order[half:], order[:1]):
+    for part in (
+        torch.arange(len(x), device=x.device),
+        order,
+        order[:half],
+        order[half:],
+        order[:1],
+    ):
         if not len(part):
             continue
         again = target._log_density(x[part]).double()
