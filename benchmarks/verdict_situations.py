@@ -323,7 +323,8 @@ def one_start(target: Target, num_steps: int) -> Callable[[int], Made]:
         first = torch.randint(2, (1, target.num_sites), generator=generator(seed))
         init = first.expand(20, -1)
         draws = mcmc.sample(target, "gibbs", num_chains=20, num_steps=num_steps,
-                            burn_in=num_steps // 5, init=init, seed=seed, progress=False)  # fmt: skip
+                            burn_in=num_steps // 5, init=init, seed=seed,
+                            progress=False)  # fmt: skip
         return draws, target
 
     return make
