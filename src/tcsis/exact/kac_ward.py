@@ -31,15 +31,9 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from tcsis.exact.compiled import DOUBLE_DOUBLES, DOUBLES, Numbers, add_up
 from tcsis.exact.planar import Embedding, embed
-from tcsis.exact.selected_inverse import (
-    DOUBLE_DOUBLE,
-    PLAIN,
-    Arithmetic,
-    add_up,
-    find_pattern,
-    invert,
-)
+from tcsis.exact.selected_inverse import find_pattern, invert
 from tcsis.targets import Pairwise, Target
 
 WANTED = 1e-11
@@ -95,9 +89,9 @@ def read(target: Target) -> Planar | None:
 
 def solve(model: Planar) -> KacWardResult:
     """log Z, mean energy and the correlation of every bond."""
-    result = solve_in(model, PLAIN)
+    result = solve_in(model, DOUBLES)
     if not result.error <= WANTED:
-        result = solve_in(model, DOUBLE_DOUBLE)
+        result = solve_in(model, DOUBLE_DOUBLES)
     if not result.error <= TOLERATED:
         raise ValueError(
             f"the couplings, up to {np.abs(model.beta).max():.3g}, are too cold for the Kac-Ward "
@@ -106,7 +100,7 @@ def solve(model: Planar) -> KacWardResult:
     return result
 
 
-def solve_in(model: Planar, arithmetic: Arithmetic) -> KacWardResult:
+def solve_in(model: Planar, numbers: Numbers) -> KacWardResult:
     graph, beta = model.graph, model.beta
     d, size = graph.num_sites, np.abs(beta)
     scale = d * math.log(2) + float((size + np.log1p(np.exp(-2 * size)) - math.log(2)).sum())
@@ -120,11 +114,12 @@ def solve_in(model: Planar, arithmetic: Arithmetic) -> KacWardResult:
     pattern = find_pattern(n, rows, columns, np.r_[np.ones(n), -warm[row // 2] * turn])
     value = np.r_[np.ones(n), -t[row // 2] * turn]
     value_low = np.r_[np.zeros(n), -t_low[row // 2] * turn]
-    inverse = invert(pattern, value, value_low, arithmetic)
-    slope = -add_up(n, row, turn, inverse.value[n:], inverse.value_low[n:]).reshape(-1, 2).mean(1)
+    inverse = invert(pattern, value, value_low, numbers)
+    sums, _ = add_up(n, row, turn, inverse.value[n:], inverse.value_low[n:])
+    slope = -sums.reshape(-1, 2).mean(1)
     flat = 1 / np.cosh(beta) ** 2  # 1 - t²
     correlations = t + flat * slope
-    error = arithmetic.rounding * float(np.abs(value * inverse.value).sum())
+    error = numbers.rounding * float(np.abs(value * inverse.value).sum())
     return KacWardResult(
         log_z=scale + inverse.log_det / 2 + model.constant,
         mean_energy=-float(beta @ correlations) - model.constant,

@@ -46,7 +46,7 @@ class Embedding:
 
     @cached_property
     def around(self) -> tuple[np.ndarray, np.ndarray]:
-        """All half-edges site by site in cyclic order, (2m,), and where each site starts, (d + 1,)."""
+        """All half-edges site by site in cyclic order, (2m,), and where sites start, (d + 1,)."""
         first = np.concatenate([[0], self.degree.cumsum()])
         ordered = np.empty(len(self.site), dtype=np.int64)
         ordered[first[self.site] + self.rank] = np.arange(len(self.site))
@@ -139,9 +139,7 @@ def triangulated(graph: Embedding) -> Embedding:
     return of_rotation(graph.num_sites, edges, rotation)
 
 
-def of_rotation(
-    num_sites: int, edges: np.ndarray, rotation: networkx.PlanarEmbedding
-) -> Embedding:
+def of_rotation(num_sites: int, edges: np.ndarray, rotation: networkx.PlanarEmbedding) -> Embedding:
     half = {}
     for e, (i, j) in enumerate(edges.tolist()):
         half[i, j], half[j, i] = 2 * e, 2 * e + 1
