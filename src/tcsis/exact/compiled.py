@@ -140,7 +140,7 @@ def filled(n: int, start: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np
     return out_start, out[:count].copy()
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
 def factor(
     numbers: Numbers, start: np.ndarray, index: np.ndarray, high: np.ndarray, low: np.ndarray
 ) -> None:
@@ -188,7 +188,7 @@ def factor(
             waiting[row] = j
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
 def select(
     numbers: Numbers, start: np.ndarray, index: np.ndarray, high: np.ndarray, low: np.ndarray
 ) -> None:
@@ -256,6 +256,37 @@ def add_up(
 
 
 @numba.njit(cache=True)
+def odds(numbers: Numbers, t: float, t_low: float, u: float, u_low: float) -> tuple[float, float]:
+    """1 - E and 1 + E for E = t + (1 - t²)·u: (1 + t)·(1 + (1 - t)·u), and with -t and -u."""
+    rest, rest_low = less_product(numbers, 1.0, 0.0, 1.0, 0.0, t, t_low)
+    up, _ = less_product(numbers, 1.0, 0.0, -rest, -rest_low, u, u_low)
+    rest, rest_low = less_product(numbers, 1.0, 0.0, -1.0, 0.0, t, t_low)
+    down, _ = less_product(numbers, 1.0, 0.0, rest, rest_low, u, u_low)
+    return max(0.0, ((1 - t) - t_low) * down), max(0.0, ((1 + t) + t_low) * up)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def condition(
+    numbers: Numbers, high: np.ndarray, low: np.ndarray, a: int, sign: float, t: float, t_low: float
+) -> None:
+    """Set the bond of rows a and a + 1 of Σ to ``sign``; only what is right of it is kept up."""
+    b, size = a + 1, len(high)
+    delta, delta_low = less_product(numbers, sign, 0.0, 1.0, 0.0, t, t_low)
+    ratio, ratio_low = less_product(numbers, 1.0, 0.0, -delta, -delta_low, high[a, b], low[a, b])
+    rate, rate_low = quotient(numbers, delta, delta_low, ratio, ratio_low)
+    for p in range(b + 1, size):
+        one, one_low = less_product(numbers, 0.0, 0.0, -rate, -rate_low, high[a, p], low[a, p])
+        other, other_low = less_product(numbers, 0.0, 0.0, rate, rate_low, high[b, p], low[b, p])
+        for q in range(p + 1, size):
+            x, x_low = less_product(
+                numbers, high[p, q], low[p, q], one, one_low, high[b, q], low[b, q]
+            )
+            high[p, q], low[p, q] = less_product(
+                numbers, x, x_low, other, other_low, high[a, q], low[a, q]
+            )
+
+
+@numba.njit(cache=True, error_model="numpy")
 def walk(
     numbers: Numbers,
     uniform: np.ndarray,
@@ -274,54 +305,21 @@ def walk(
     n, d = uniform.shape
     spins = np.zeros((n, d), np.int8)
     log_q = np.full(n, -np.log(2.0))
-    largest = (start[1:] - start[:-1]).max()
-    room, room_low = np.empty(largest), np.empty(largest)
     for sample in range(n):
         spin = spins[sample]
         spin[root] = 1 if uniform[sample, root] < 0.5 else -1
         for k in range(len(known)):
-            size = 2 * (first[k + 1] - first[k])
-            room[: size * size] = sigma[start[k] : start[k + 1]]
-            room_low[: size * size] = sigma_low[start[k] : start[k + 1]]
-            high = room[: size * size].reshape(size, size)
-            low = room_low[: size * size].reshape(size, size)
-            for bond in range(first[k], first[k + 1]):
-                a = 2 * (bond - first[k])
-                b = a + 1
-                i, j = ends[bond]
-                t_bond, t_bond_low = t[bond], t_low[bond]
-                u, u_low = high[a, b], low[a, b]
-                if bond >= first[k] + known[k]:
-                    # 1 + E = (1 + t)·(1 + (1 - t)·u), and of 1 - E the same with -t and -u
-                    odds = np.empty(2)
-                    for side, sign in enumerate((-1.0, 1.0)):
-                        rest, rest_low = less_product(
-                            numbers, 1.0, 0.0, sign, 0.0, t_bond, t_bond_low
-                        )
-                        rest, rest_low = less_product(
-                            numbers, 1.0, 0.0, rest, rest_low, -sign * u, -sign * u_low
-                        )
-                        odds[side] = (1 + sign * t_bond + sign * t_bond_low) * rest
-                    up = odds[1] / (odds[0] + odds[1])
-                    same = uniform[sample, j] < up
+            size, bonds = 2 * (first[k + 1] - first[k]), ends[first[k] : first[k + 1]]
+            high = sigma[start[k] : start[k + 1]].copy().reshape(size, size)
+            low = sigma_low[start[k] : start[k + 1]].copy().reshape(size, size)
+            for bond in range(len(bonds)):
+                i, j = bonds[bond]
+                a, at = 2 * bond, first[k] + bond
+                if bond >= known[k]:
+                    down, up = odds(numbers, t[at], t_low[at], high[a, a + 1], low[a, a + 1])
+                    same = uniform[sample, j] * (down + up) < up
                     spin[j] = spin[i] if same else -spin[i]
-                    log_q[sample] += np.log(up if same else 1 - up)
+                    log_q[sample] += np.log((up if same else down) / (down + up))
                 sign = float(spin[i] * spin[j])
-                delta, delta_low = less_product(numbers, sign, 0.0, 1.0, 0.0, t_bond, t_bond_low)
-                ratio, ratio_low = less_product(numbers, 1.0, 0.0, -delta, -delta_low, u, u_low)
-                rate, rate_low = quotient(numbers, delta, delta_low, ratio, ratio_low)
-                for p in range(b + 1, size):
-                    one, one_low = less_product(
-                        numbers, 0.0, 0.0, -rate, -rate_low, high[a, p], low[a, p]
-                    )
-                    other, other_low = less_product(
-                        numbers, 0.0, 0.0, rate, rate_low, high[b, p], low[b, p]
-                    )
-                    for q in range(p + 1, size):
-                        x, x_low = less_product(
-                            numbers, high[p, q], low[p, q], one, one_low, high[b, q], low[b, q]
-                        )
-                        high[p, q], low[p, q] = less_product(
-                            numbers, x, x_low, other, other_low, high[a, q], low[a, q]
-                        )
+                condition(numbers, high, low, a, sign, t[at], t_low[at])
     return spins, log_q
