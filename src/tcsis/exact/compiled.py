@@ -269,9 +269,18 @@ def odds(numbers: Numbers, t: float, t_low: float, u: float, u_low: float) -> tu
 def condition(
     numbers: Numbers, high: np.ndarray, low: np.ndarray, a: int, sign: float, t: float, t_low: float
 ) -> None:
-    """Set the bond of rows a and a + 1 of Σ to ``sign``; only what is right of it is kept up."""
-    b, size = a + 1, len(high)
+    """Set the bond of rows a and a + 1 of Σ to ``sign``."""
     delta, delta_low = less_product(numbers, sign, 0.0, 1.0, 0.0, t, t_low)
+    change(numbers, high, low, a, delta, delta_low)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def change(
+    numbers: Numbers, high: np.ndarray, low: np.ndarray, a: int, delta: float, delta_low: float
+) -> float:
+    """Add δ to the t of the bond of rows a and a + 1 of Σ, of which only what is right of both and
+    above the diagonal is kept up; returns the factor of √det."""
+    b, size = a + 1, len(high)
     ratio, ratio_low = less_product(numbers, 1.0, 0.0, -delta, -delta_low, high[a, b], low[a, b])
     rate, rate_low = quotient(numbers, delta, delta_low, ratio, ratio_low)
     for p in range(b + 1, size):
@@ -284,6 +293,20 @@ def condition(
             high[p, q], low[p, q] = less_product(
                 numbers, x, x_low, other, other_low, high[a, q], low[a, q]
             )
+    return ratio
+
+
+@numba.njit(cache=True, error_model="numpy")
+def turned_on(
+    numbers: Numbers, high: np.ndarray, low: np.ndarray, t: np.ndarray, t_low: np.ndarray
+) -> tuple[float, float]:
+    """Sign and logarithm of the factor of √det as the bonds of Σ, from t = 0, get their t."""
+    sign, log_size = 1.0, 0.0
+    for k in range(len(t)):
+        ratio = change(numbers, high, low, 2 * k, t[k], t_low[k])
+        sign *= np.sign(ratio)
+        log_size += np.log(np.abs(ratio))
+    return sign, log_size
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -25,6 +25,7 @@ J. Stat. Phys. 165, 72 (2016).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,6 +48,10 @@ PIVOT_BETA = 3.0
 
 NO_FIELD = 1e-12
 """Fields that add up to less than this are rounding, and move log Z by no more."""
+
+
+class TooColdError(ValueError):
+    """Rounding leaves nothing of an exact answer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,25 +81,47 @@ def applies(target: Target) -> bool:
 @lru_cache(maxsize=4)  # whether there is an answer is asked before the answer
 def read(target: Target) -> Planar | None:
     """The model in the plane; None where it is not planar, not of spins, or has a field."""
+    spins = coupled_spins(target)
+    if spins is None or len(spins.beta) > max(1, 3 * target.num_sites - 6):
+        return None
+    graph = embed(target.num_sites, spins.edges)
+    return None if graph is None else Planar(graph, spins.beta, spins.constant)
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledSpins:
+    """log p̄ = Σ_e β_e s_i s_j + constant on any graph, ``edges`` (m, 2) and ``beta`` (m,)."""
+
+    edges: np.ndarray
+    beta: np.ndarray
+    constant: float
+
+
+def coupled_spins(target: Target) -> CoupledSpins | None:
+    """A pairwise target of two values without field, whatever its tables; None for any other."""
     if not isinstance(target, Pairwise) or target.num_values != 2:
         return None
     beta, field, constant = target.spin_form
     if float(field.abs().sum()) > NO_FIELD:
         return None
-    if len(beta) > max(1, 3 * target.num_sites - 6):
-        return None
-    graph = embed(target.num_sites, target.edges.numpy())
-    return None if graph is None else Planar(graph, beta.numpy(), constant)
+    return CoupledSpins(target.edges.numpy(), beta.numpy(), constant)
 
 
 def solve(model: Planar) -> KacWardResult:
     """log Z, mean energy and the correlation of every bond."""
-    result = solve_in(model, DOUBLES)
+    return in_numbers_that_do(lambda numbers: solve_in(model, numbers), model.beta)
+
+
+def in_numbers_that_do(
+    solve_in: Callable[[Numbers], KacWardResult], beta: np.ndarray
+) -> KacWardResult:
+    """The result in doubles where these are enough, else in double-doubles."""
+    result = solve_in(DOUBLES)
     if not result.error <= WANTED:
-        result = solve_in(model, DOUBLE_DOUBLES)
+        result = solve_in(DOUBLE_DOUBLES)
     if not result.error <= TOLERATED:
-        raise ValueError(
-            f"the couplings, up to {np.abs(model.beta).max():.3g}, are too cold for the Kac-Ward "
+        raise TooColdError(
+            f"the couplings, up to {np.abs(beta).max():.3g}, are too cold for the Kac-Ward "
             f"determinant: rounding moves log Z by about {result.error:.1g}; lower beta"
         )
     return result

@@ -1,16 +1,14 @@
 """Independent exact draws of planar Ising models without field, part by part.
 
 Bonds whose spins s_i·s_j are known to be σ have t = σ: the weight exp(β s_i s_j) is proportional to
-1 + t·s_i·s_j, and 1 + σ·s_i·s_j is zero for the other value.  With A the order of half-edges around
-sites, Σ = A·(1 - ΘT)⁻¹ is antisymmetric, and a change of one t by δ changes it by two rows:
+1 + t·s_i·s_j, and 1 + σ·s_i·s_j is zero for the other value.
 
-    u = Σ_hh̄·τ_h,     Σ ← Σ - δ/(1 + δ·u)·τ_h·(Σ_·h̄ Σ_h· - Σ_·h Σ_h̄·),      Z ← Z·(1 + δ·u).
-
-So a draw is a walk along a tree of bonds: E[s_i s_j] = t + (1 - t²)·u given all before it, a value
-σ for it, δ = σ - t, and on.  A part of ``tcsis.exact.separators`` knows the rest of the graph by
-its boundary alone: its own bonds, those of a tree on the boundary, which start from t = 0 and are
-set to what has been drawn, and those of the tree to its next sites are all that Σ is needed for.
-Bonds of either tree need not be bonds of the model: with t = 0 they change nothing.
+A draw is a walk along a tree of bonds: E[s_i s_j] = t + (1 - t²)·u given all before it, a value σ
+for it, a change of t by σ - t (``tcsis.exact.response``), and on.  A part of
+``tcsis.exact.separators`` knows the rest of the graph by its boundary alone: its own bonds, those
+of a tree on the boundary, which start from t = 0 and are set to what has been drawn, and those of
+the tree to its next sites are all that Σ is needed for.  Bonds of either tree need not be bonds of
+the model: with t = 0 they change nothing.
 
 The probabilities of the choices multiply to that of the draw, which is known otherwise:
 log p̄ - log Z.  Draws in which the two differ by more than ``TOLERATED`` are refused.
@@ -24,10 +22,10 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from tcsis.exact.compiled import DOUBLE_DOUBLES, DOUBLES, Numbers, add_up, walk
-from tcsis.exact.kac_ward import PIVOT_BETA, Planar, tanh, transitions
+from tcsis.exact.compiled import DOUBLE_DOUBLES, DOUBLES, Numbers, walk
+from tcsis.exact.kac_ward import Planar, TooColdError, tanh
 from tcsis.exact.planar import triangulated
-from tcsis.exact.selected_inverse import find_pattern, invert
+from tcsis.exact.response import Response
 from tcsis.exact.separators import Part, dissect
 
 TOLERATED = 1e-6
@@ -75,8 +73,7 @@ class Planner:
         self.beta = np.zeros(len(self.graph.edges))
         self.beta[: self.num_bonds] = model.beta
         self.parts = dissect(self.graph)
-        row, self.column, self.turn = transitions(self.graph)
-        self.first = np.searchsorted(row, np.arange(len(self.graph.site) + 1))
+        self.response = Response(self.graph)
         ordered, start = self.graph.around
         self.half = [ordered[a:b] for a, b in pairwise(start)]
 
@@ -103,54 +100,14 @@ class Planner:
         )  # fmt: skip
 
     def sigma(self, part: Part, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
-        """Σ (2c, 2c) of the c bonds of both trees, in the graph of the part, where those of the
-        boundary have t = 0."""
+        """Σ of the bonds of both trees in the graph of the part, where those of the boundary have
+        t = 0."""
         trees = np.array(part.boundary + part.tree)
         near = np.unique(np.concatenate([self.half[site] for site in part.region]) // 2)
-        half = halves(np.union1d(near[near < self.num_bonds], trees))
-        n, place = len(half), np.full(len(self.graph.site), -1)
-        place[half] = np.arange(n)
-        row, entry = self.rows(half)
-        kept = place[self.column[entry]] >= 0
-        row, column, turn = row[kept], place[self.column[entry[kept]]], self.turn[entry[kept]]
         beta = self.beta.copy()
         beta[part.boundary] = 0.0
-        t, t_low = tanh(beta[half[row] // 2])
-        # A·X at rows h and columns g of the trees needs X from all h' beside h to g
-        tree = place[halves(trees)]
-        left, right = np.isin(row, tree ^ 1).nonzero()[0], np.arange(len(tree))
-        left, right = np.repeat(left, len(tree)), np.tile(right, len(left))
-        rows, columns = np.r_[:n, row, tree[right]], np.r_[:n, column, column[left]]
-        warm = np.tanh(beta[half[row] // 2].clip(-PIVOT_BETA, PIVOT_BETA))
-        ones, nothing, added = np.ones(n), np.zeros(n), np.zeros(len(left))
-        pattern = find_pattern(n, rows, columns, np.r_[ones, -turn * warm, added])
-        inverse = invert(
-            pattern, np.r_[ones, -turn * t, added], np.r_[nothing, -turn * t_low, added], numbers
-        )
-        asked = slice(n + len(row), None)
-        place_in_tree = np.full(n, -1)
-        place_in_tree[tree] = np.arange(len(tree))
-        group = place_in_tree[row[left] ^ 1] * len(tree) + right
-        # A(h, h') is T(h̄, h') up to τ of h̄, and second halves are multiplied by τ of the first
-        sign = self.graph.sign[half[tree]]
-        scale = np.where(tree % 2 == 0, 1, -sign)
-        factor = (-sign * scale)[place_in_tree[row[left] ^ 1]] * scale[right] * turn[left]
-        high, low = add_up(
-            len(tree) ** 2, group, factor.astype(float),
-            inverse.value[asked], inverse.value_low[asked],
-        )  # fmt: skip
-        return high.reshape(len(tree), -1), low.reshape(len(tree), -1)
-
-    def rows(self, half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The entries of T in the rows of some half-edges: the place of the row, and the entry."""
-        count = self.first[half + 1] - self.first[half]
-        entry = np.repeat(self.first[half] - (count.cumsum() - count), count)
-        return np.repeat(np.arange(len(half)), count), entry + np.arange(len(entry))
-
-
-def halves(bonds: np.ndarray) -> np.ndarray:
-    """Both half-edges of each bond, one after the other, (c,) -> (2c,)."""
-    return (2 * bonds[:, None] + [0, 1]).ravel()
+        bonds = np.union1d(near[near < self.num_bonds], trees)
+        return self.response.of(beta, bonds, trees, numbers)
 
 
 def draw(model: Planar, log_z: float, n: int, generator: torch.Generator) -> torch.Tensor:
@@ -158,10 +115,10 @@ def draw(model: Planar, log_z: float, n: int, generator: torch.Generator) -> tor
     planner, d = Planner(model), model.graph.num_sites
     made, drawn = planner.plan(DOUBLES), []
     for chunk in torch.arange(n).split(max(1, UNIFORMS // d)):
-        uniform = torch.rand(
+        random = torch.rand(
             len(chunk), d, dtype=torch.float64, generator=generator, device=generator.device
         )
-        uniform = uniform.cpu().numpy()
+        uniform = random.cpu().numpy()
         spins, log_q = made.draw(uniform)
         off = error(model, log_z, spins, log_q)
         if not off <= TOLERATED and made.numbers is DOUBLES:
@@ -169,7 +126,7 @@ def draw(model: Planar, log_z: float, n: int, generator: torch.Generator) -> tor
             spins, log_q = made.draw(uniform)
             off = error(model, log_z, spins, log_q)
         if not off <= TOLERATED:
-            raise ValueError(
+            raise TooColdError(
                 f"the couplings, up to {np.abs(model.beta).max():.3g}, are too cold for exact "
                 f"draws: rounding moves the log probability of one by {off:.1g}; lower beta"
             )
