@@ -82,7 +82,7 @@ class Embedding:
         np.multiply.at(product, self.face, corner * tau)
         for face, bond in reversed(dual_forest(self)):
             if bond < 0:  # the last face of its part: Euler's formula has settled its sign
-                assert product[face] == -1, "the rotation system is not planar"
+                assert product[face] == -1
             elif product[face] != -1:
                 tau[2 * bond : 2 * bond + 2] *= -1
                 product[self.face[2 * bond : 2 * bond + 2]] *= -1

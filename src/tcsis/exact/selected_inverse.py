@@ -24,9 +24,12 @@ from tcsis.exact.compiled import Numbers, factor, filled, select
 @dataclass(frozen=True, eq=False)
 class Inverse:
     """``log_det`` is log|det B|; ``value`` + ``value_low`` are the entries of B⁻¹ at the transposed
-    places of the entries that B was given by, in their order."""
+    places of the entries that B was given by, in their order.  ``sensitivity`` is the sum of
+    |B'_ij·X_ji| over all places, B' what elimination has made of B there when it is done with it:
+    times a rounding error, what one rounding at each place does to log det."""
 
     log_det: float
+    sensitivity: float
     value: np.ndarray
     value_low: np.ndarray
 
@@ -77,9 +80,12 @@ def invert(pattern: Pattern, value: np.ndarray, value_low: np.ndarray, numbers: 
         np.add.at(low[part], pattern.place[entries], value_low[entries])
     factor(numbers, pattern.start, pattern.index, high, low)
     log_det = float(np.log(np.abs(high[0, : pattern.n])).sum())
+    sizes = np.abs(high)
+    sizes[1:, : len(pattern.index)] *= np.repeat(sizes[0, : pattern.n], np.diff(pattern.start))
     select(numbers, pattern.start, pattern.index, high, low)
     found, found_low = np.empty_like(value), np.empty_like(value)
     for part, entries in enumerate((pattern.diagonal, pattern.above, pattern.below)):
         place = pattern.place[entries]  # transposed: L and U swapped
         found[entries], found_low[entries] = high[part, place], low[part, place]
-    return Inverse(log_det, found, found_low)
+    sensitivity = float((sizes * np.abs(high[[0, 2, 1]])).sum())  # transposed as well
+    return Inverse(log_det, sensitivity, found, found_low)
