@@ -19,12 +19,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from tcsis.exact.cliques import Clique, Table, onto
 from tcsis.exact.orders import Plan, Wide, find_plan
@@ -36,8 +38,8 @@ from tcsis.targets.pairwise import Pairwise
 MAX_BYTES = 2**32
 """Memory for tables: 4 GB."""
 
-QUICK_WORK = 2**25
-"""Entries of all cliques together that take a second or so."""
+QUICK_WORK = 2**27
+"""Entries of all cliques together that take a few seconds."""
 
 CHUNK = 2**16
 """States drawn at a time."""
@@ -52,36 +54,40 @@ def factors_of(target: Target) -> Factors | None:
 
 
 @lru_cache(maxsize=16)
-def plan_for(target: Target, max_bytes: int = MAX_BYTES) -> Plan | str:
-    """An order in which the tables fit into memory, or a sentence that says why there is none."""
+def plan_or_obstacle(target: Target, max_bytes: int) -> Plan | str:
+    """An order in which the tables fit into memory, or what stands in the way."""
     model = factors_of(target)
     if model is None:
-        return f"{target} is not known to be a product of tables, which elimination needs"
+        return "it is not known to be a product of tables"
     limit = math.log2(max_bytes / 8)
-    fits = f"tables of at most 2^{limit:.0f} entries fit into {spelled(max_bytes)}"
     try:
         plan = find_plan([scope for scope, _ in model.factors], model.cardinalities, limit)
     except Wide as wide:
         return (
-            f"{target} is too wide for elimination: the narrowest order found has a table of "
-            f"2^{wide.width:.1f} entries or more, and {fits}"
+            f"the narrowest order found for it takes a table of 2^{wide.width:.1f} entries or "
+            f"more, and 2^{limit:.0f} fit into {spelled(max_bytes)}"
         )
     if plan.num_bytes > max_bytes:
         return (
-            f"{target} is too wide for elimination: its largest table has 2^{plan.width:.1f} "
-            f"entries and all of them take {spelled(plan.num_bytes)}, of {spelled(max_bytes)}"
+            f"the narrowest order found for it takes tables of up to 2^{plan.width:.1f} entries "
+            f"and {spelled(plan.num_bytes)} in all, and {spelled(max_bytes)} are allowed"
         )
     return plan
 
 
-def applies(target: Target) -> bool:
-    """Whether the tables of some order fit into memory."""
-    return isinstance(plan_for(target), Plan)
+def obstacle(target: Target, max_bytes: int = MAX_BYTES) -> str | None:
+    """Why the target cannot be summed out site by site; None where it can."""
+    found = plan_or_obstacle(target, max_bytes)
+    return found if isinstance(found, str) else None
+
+
+def applies(target: Target, max_bytes: int = MAX_BYTES) -> bool:
+    return obstacle(target, max_bytes) is None
 
 
 def quick(target: Target) -> bool:
-    """Whether they are also summed within seconds."""
-    plan = plan_for(target)
+    """Whether that takes seconds."""
+    plan = plan_or_obstacle(target, MAX_BYTES)
     return isinstance(plan, Plan) and plan.work <= QUICK_WORK
 
 
@@ -90,13 +96,30 @@ def spelled(num_bytes: float) -> str:
     return f"{num_bytes / 2 ** (10 * unit):.3g} {('B', 'kB', 'MB', 'GB', 'TB')[unit]}"
 
 
+@dataclass(frozen=True)
+class Answers:
+    """``mean_energy`` is E[-log p̄], ``site_marginals`` (d, v); of the ``pairs`` (m, 2) of free
+    sites that share a factor, ``pair_same`` (m,) is P(x_i = x_j); ``factor_laws`` are P(x at the
+    sites of a factor), in the order of the factors of the free sites."""
+
+    log_z: float
+    mean_energy: float
+    site_marginals: Tensor
+    pairs: Tensor
+    pair_same: Tensor
+    factor_laws: list[Doubles]
+
+
 class Elimination:
     """The cliques of a target with the messages that they send; ``log_z`` is what arrives."""
 
     def __init__(self, target: Target, *, max_bytes: int = MAX_BYTES):
-        plan, model = plan_for(target, max_bytes), factors_of(target)
+        plan, model = plan_or_obstacle(target, max_bytes), factors_of(target)
         if isinstance(plan, str) or model is None:
-            raise ValueError(f"{plan}; use tcsis.mcmc for estimates")
+            raise ValueError(
+                f"{target} cannot be summed out site by site, for {plan}: raise max_bytes if there "
+                "is memory, or use tcsis.mcmc for estimates"
+            )
         self.target, self.model, self.plan = target, model, plan
         self.rank = {site: k for k, site in enumerate(plan.order)}
         self.own: list[list[Table]] = [[] for _ in plan.order]
@@ -126,8 +149,8 @@ class Elimination:
     # -- laws ------------------------------------------------------------------------------------
 
     def laws(self, scopes: Sequence[Scope]) -> list[Doubles]:
-        """P(x at the sites of each scope), with an axis for each site.  The sites of a scope have to
-        share a clique, as those of a factor do, and single ones."""
+        """P(x at the sites of each scope), with an axis for each site.  The sites of a scope have
+        to share a clique, as those of a factor do, and single ones."""
         counts, order = self.model.cardinalities, self.plan.order
         found = [np.empty([counts[site] for site in scope]) for scope in scopes]
         asked: dict[int, list[int]] = defaultdict(list)
@@ -150,10 +173,32 @@ class Elimination:
                     found[number][(slice(None),) * axis + (value,)] = onto(law, later, others)
         return found
 
-    @cached_property
-    def factor_laws(self) -> list[Doubles]:
-        """P(x at the sites of a factor), in the order of ``model.factors``."""
-        return self.laws([scope for scope, _ in self.model.factors])
+    def answers(self) -> Answers:
+        """Everything that the laws of factors and of their pairs of sites tell, in one go."""
+        factors, pairs = self.model.factors, [tuple(pair) for pair in self.model.pairs.tolist()]
+        sites = [(site,) for site in range(self.model.num_sites)]
+        scopes = [scope for scope, _ in factors]
+        laws = self.laws([*scopes, *sites, *pairs])
+        of_factors, rest = laws[: len(scopes)], laws[len(scopes) :]
+        energy = -self.model.constant
+        for law, (_, table) in zip(of_factors, factors, strict=True):
+            energy -= float((law * np.where(law > 0, table, 0.0)).sum())
+        agree = [float(np.trace(law)) for law in rest[len(sites) :]]
+        return Answers(
+            self.log_z, energy, self.marginals(rest[: len(sites)]),
+            self.target.free_sites[self.model.pairs], torch.tensor(agree, dtype=torch.float64),
+            of_factors,
+        )  # fmt: skip
+
+    def marginals(self, laws: Sequence[Doubles]) -> Tensor:
+        """P(x_i = v) of all sites of the target, (d, v), from the laws of the free ones."""
+        d, v, free = self.target.num_sites, self.target.num_values, self.target.free_sites
+        known = self.target.complete(torch.zeros(len(free), dtype=torch.long))
+        marginals = one_hot(known, v).double() if len(free) < d else torch.zeros(d, v).double()
+        for site, law in zip(free.tolist(), laws, strict=True):
+            marginals[site] = 0.0
+            marginals[site, : len(law)] = torch.from_numpy(law)
+        return marginals
 
     # -- states ----------------------------------------------------------------------------------
 
@@ -163,7 +208,9 @@ class Elimination:
         x = np.empty((self.model.num_sites, n), np.uint8)
         for k in range(len(self.plan.order) - 1, -1, -1):
             clique = self.clique(k, self.messages)
-            u = torch.rand(n, dtype=torch.float64, generator=generator, device=generator.device).cpu()
+            u = torch.rand(
+                n, dtype=torch.float64, generator=generator, device=generator.device
+            ).cpu()
             for begin in range(0, n, CHUNK):
                 rows = slice(begin, begin + CHUNK)
                 logs = clique.log_weights(x[list(clique.later), rows].astype(np.int64))

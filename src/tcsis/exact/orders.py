@@ -90,10 +90,8 @@ class Wide(Exception):  # noqa: N818
         self.width = width
 
 
-def find_plan(
-    scopes: Iterable[Sequence[int]], cardinalities: Sequence[int], limit: float
-) -> Plan:
-    """The cheapest order found with cliques of at most 2^limit entries; ``Wide`` if there is none."""
+def find_plan(scopes: Iterable[Sequence[int]], cardinalities: Sequence[int], limit: float) -> Plan:
+    """The cheapest order found with cliques of at most 2^limit entries, or ``Wide``."""
     near = neighbours_of(scopes, len(cardinalities))
     log_2 = np.log2(cardinalities)
     bound = least_width(near, log_2)

@@ -37,7 +37,7 @@ from tcsis.targets.pairwise import Pairwise, as_parameter
 
 
 class Factors(Target):
-    """Log-tables over sets of sites: ``Factors([((0, 1), table), ((1, 2, 5), table)], [2, 3, ...])``.
+    """Log-tables over sets of sites: ``Factors([((0, 1), a), ((1, 2, 5), b)], [2, 3, 2, ...])``.
 
     A factor is a tuple of different sites and an array with an axis for each, in that order, of as
     many entries as the site has values; ``cardinalities`` (d,) says how many that is.  Factors of

@@ -70,9 +70,10 @@ class Names:
         """The number of a value of a site."""
         if not isinstance(name, str):
             return name
-        known = self.values is not None and isinstance(site, int) and 0 <= site < len(self.values)
-        shown = site if self.sites is None or not known else repr(self.sites[site])
-        return find(name, self.values[site] if known else None, f"value at site {shown}")
+        if self.values is None or not isinstance(site, int) or not 0 <= site < len(self.values):
+            return find(name, None, f"value at site {site}")
+        shown = site if self.sites is None else repr(self.sites[site])
+        return find(name, self.values[site], f"value at site {shown}")
 
 
 def find(name: str, names: tuple[str, ...] | None, what: str) -> int:
