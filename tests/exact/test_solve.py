@@ -158,7 +158,7 @@ def test_large_lattices_have_kaufman() -> None:
     [
         lambda: exact.solve(SherringtonKirkpatrick(30, 1.0)),
         lambda: exact.solve(Ising((6, 6, 6), 0.2)),
-        lambda: exact.solve(SpinGlass(20, 1.0)),
+        lambda: exact.solve(Ising(20, 0.4, field=0.1)),
         lambda: exact.draw(Ising(16, 0.4), 10),
         lambda: exact.score(
             Ising(10, 0.4), UniformNoise(2), torch.zeros(1, 100, dtype=torch.long), 0.5
