@@ -92,7 +92,8 @@ def own_attributes(draws: Draws, target: Target) -> dict[str, Attribute]:
 
 
 def write_groups(file: h5netcdf.File, draws: Draws, target: Target) -> None:
-    energy = target.energy(draws.x.to(target.device)).cpu().numpy()
+    # in float64 whatever the target computes in: differences of energies are what readers want
+    energy = target.to(dtype=torch.float64).energy(draws.x.to(target.device)).cpu().numpy()
     x = draws.x.cpu().numpy()
     shape = x.shape if x.ndim == 3 else (1, *x.shape)
     posterior = make_group(file, "posterior", dict(zip(AXES, shape, strict=True)))

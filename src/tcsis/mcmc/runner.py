@@ -6,7 +6,6 @@ import difflib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -137,7 +136,7 @@ def population_annealing(
     population = annealing.population_annealing(
         target.free, ladder, steps_per_rung, x, start, generator, num_draws, log_volume
     )
-    return replace(population, draws=population.draws.completed(target))
+    return population.completed(target)
 
 
 def annealed_importance_sampling(

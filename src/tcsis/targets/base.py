@@ -119,6 +119,10 @@ class Target(ABC):
         itself, unless a black box has been recognised.  For training, never for answers."""
         return self
 
+    def sketched_within(self, seconds: float) -> Target:
+        """This target, or the same without a sketch, where probing for one would take longer."""
+        return self
+
     # -- evidence ------------------------------------------------------------------------------
 
     @property

@@ -18,7 +18,8 @@ from tcsis.app.cli.options import (
     RunOptions,
     TargetOptions,
 )
-from tcsis.app.cli.printing import Printer, as_data, print_result
+from tcsis.app.cli.printer import Printer
+from tcsis.app.cli.printing import as_data, print_result
 from tcsis.app.experiment import Job
 from tcsis.app.methods import name_methods
 from tcsis.app.settings import Command, Document, Settings
@@ -93,14 +94,19 @@ def perform(job: Job, gates: GateOptions, printer: Printer) -> int:
     commands = [] if job.folder is None else repeat_commands(job.settings, job.folder)
     job = replace(job, progress=printer.lively, commands=commands)
     try:
-        result = experiment.run(job).result
+        comparison = experiment.run(job)
     except KeyboardInterrupt:
         raise RunInterruptedError(how_to_go_on(job.settings, job.folder)) from None
     except ValueError:
         if job.folder is not None and not job.resume:
             runs.discard(job.folder)
         raise
+    result = comparison.result
     print_result(printer, result, job.folder)
+    budget = getattr(job.settings.run, "time_budget", None)
+    if budget is not None and not job.progress:  # with a progress bar it has been said
+        for name, model in comparison.models.items():
+            printer.note(f"{name}: budget of {budget:g} s: {model.account}")
     missed = failures(result.methods[0], gates)
     code = GATE if missed else FINE
     where = None if job.folder is None else str(job.folder)
@@ -175,11 +181,14 @@ def check_names(chosen: Settings) -> None:
 
 
 def make_folder(chosen: Settings, options: FolderOptions) -> Path | None:
-    """The folder that was asked for; a new one under runs for training, which always keeps."""
+    """The folder that was asked for; a new one under runs for training and for draws of a model,
+    which are always kept."""
     if options.out is not None:
         return runs.open_folder(options.out, resume=options.resume, overwrite=options.overwrite)
     if options.overwrite:
         raise ValueError("overwrite needs --out: expected the folder to replace")
+    if isinstance(chosen, settings.Sample):
+        return runs.open_folder(runs.free_folder(RUNS, f"{Path(chosen.run.model).name}-sample"))
     if chosen.run.command != "train":
         return None
     name = Path(chosen.target["name"].split(":")[0]).stem

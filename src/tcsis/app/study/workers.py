@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numba
 import torch
 
 from tcsis.app.study import cells
@@ -90,7 +89,6 @@ def outcome_of(future: Future[Cell | Failure], task: Task) -> Cell | Failure:
 def prepare() -> None:
     """In a new process: one thread."""
     torch.set_num_threads(1)
-    numba.set_num_threads(1)
 
 
 @contextmanager
