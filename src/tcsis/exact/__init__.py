@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tcsis.basics.checks import check_integer, make_generator
+from tcsis.basics.memory import check_fits
 from tcsis.draws import Draws
 from tcsis.exact import kaufman, transfer
 from tcsis.exact.correlation import lattice_correlation
@@ -135,7 +136,7 @@ def solve(target: Target) -> Exact:
 
 def draw(target: Target, n: int, seed: int = 0) -> Draws:
     """Independent exact draws, x (n, d) uint8, each with log_weight = log Z."""
-    n = check_integer("n", n)
+    n = check_fits("n", check_integer("n", n), target.num_sites, f" of {target.num_sites} sites")
     generator = make_generator(seed, "exact draws")
     start = time.perf_counter()
     if enumerable(target):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tcsis.basics.checks import check_counts, make_generator
 from tcsis.basics.frozen import parse
+from tcsis.basics.memory import check_fits
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
@@ -68,6 +69,7 @@ class Learned:
         to the target in that many, and serves any ``schedule`` and ``step`` of the reverse process.
         """
         check_counts(n=n, batch_size=batch_size or 1)
+        check_fits("n", n, self.target.num_sites, f" draws of {self.target.num_sites} sites")
         generator = generator or make_generator(seed, "reverse", self.target.device)
         draws = self.sampler.draw(n, generator, How(calls, schedule, step, batch_size))
         return draws.completed(self.target)

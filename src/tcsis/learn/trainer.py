@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tcsis.basics.checks import check_integer
 from tcsis.basics.files import write_whole
+from tcsis.basics.locks import sole_writer
 from tcsis.basics.progress import progress_bar
+from tcsis.basics.signals import deferred
 from tcsis.learn import checkpoint, presets
 from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
@@ -48,7 +52,8 @@ def train(
     default), "paper" or "tiny"; ``config`` stands in for both.  Training ends after ``steps`` steps
     or ``time_budget`` seconds, whichever comes first.  With a ``folder``, metrics go to
     ``metrics.jsonl`` and the whole state to ``checkpoint`` every ``checkpoint_every`` seconds, from
-    where ``resume`` goes on.
+    where ``resume`` goes on.  Ctrl-C, SIGTERM and SIGHUP then wait until the step is made and the
+    state is saved; a second one does not.
     """
     config = choose_config(target, method, preset, config)
     if steps is not None:
@@ -57,17 +62,21 @@ def train(
         raise ValueError(f"time_budget is {time_budget}: expected seconds above 0")
     run = Run(target, config, seed, time_budget)
     keeper = Keeper(run, None if folder is None else Path(folder), checkpoint_every)
-    if resume:
-        keeper.restore()
-    with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
+    with keeper.sole(), counting(target) as cost, progress_bar("training", 1.0, progress) as show:
+        if resume:
+            keeper.restore()
         before = run.num_density_calls
-        try:
+        run.start()
+        # what is saved is the state between two steps, from where all goes on as it would have
+        with keeper.whole_steps() as stopped:
+            run.num_density_calls = before + cost.densities
+            keeper.save()
             for _ in run.steps():
                 run.num_density_calls = before + cost.densities
                 keeper.save_now_and_then()
                 show(run.progress, said(run.last_loss, run.history))
-        finally:
-            run.num_density_calls = before + cost.densities
+                if stopped():
+                    break
             keeper.save()
     return run.learned()
 
@@ -104,12 +113,20 @@ class Keeper:
     every: float
     last: float = field(default_factory=time.monotonic)
 
+    def sole(self) -> AbstractContextManager[Any]:
+        """The checkpoints for this process alone."""
+        return nullcontext() if self.folder is None else sole_writer(self.folder / CHECKPOINT)
+
+    def whole_steps(self) -> AbstractContextManager[Callable[[], bool]]:
+        """Signals wait for the end of a step, if there is a folder for the state to go to."""
+        return nullcontext(lambda: False) if self.folder is None else deferred()
+
     def save_now_and_then(self) -> None:
         if time.monotonic() - self.last > self.every:
             self.save()
 
     def save(self) -> None:
-        if self.folder is None or self.run.buffer.states is None:
+        if self.folder is None:
             return
         checkpoint.save(self.folder / CHECKPOINT, *self.run.state())
         lines = [json.dumps(record) + "\n" for record in self.run.history]

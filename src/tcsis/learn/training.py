@@ -60,14 +60,21 @@ class Run:
 
     # -- the loop --------------------------------------------------------------------------------
 
+    def start(self) -> None:
+        """Fill the buffer and fit what is fitted before training, unless that is done."""
+        if self.buffer.states is not None:
+            return
+        began = time.perf_counter()
+        self.begin()
+        self.seconds = time.perf_counter() - began
+
     def steps(self) -> Iterator[int]:
         """Train to the end, yielding after every step."""
+        self.start()
         began = time.perf_counter() - self.seconds
-        if self.buffer.states is None:
-            self.begin()
-            self.seconds = time.perf_counter() - began
-        self.exact = not self.step and self.starts_exact()
-        if self.exact:
+        # of a run that is resumed, a record before any step says so already
+        self.exact = not self.step and (bool(self.history) or self.starts_exact())
+        if self.exact and not self.history:
             self.evaluate()
             yield self.step
         good = self.snapshot()

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from tcsis.basics.seals import seal_toml
+
 ISING = ["ising", "--side", "4", "--beta", "0.4"]
 OWN = ["--num-sites", "4", "--num-values", "3"]
 TINY = ["--preset", "tiny", "--steps", "2", "--n", "50"]
@@ -242,7 +244,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(folder).mkdir()
     Path("full/notes.txt").write_text("mine")
     Path("foreign/config.toml").write_text("[mine]\nkey = 1")
-    Path("run/config.toml").write_text(RUN)
+    Path("run/config.toml").write_text(seal_toml(RUN))
     return tmp_path
 
 
@@ -369,7 +371,7 @@ def test_damaged_draws_and_results(untrained: Path, tmp_path: Path, tcsis_cli: C
     for command in ("report", "show"):
         outcome = tcsis_cli(command, run, "--quiet")
         assert outcome.code == 2
-        assert_one_line(outcome, "is not a result of tcsis")
+        assert_one_line(outcome, "result.json has no checksum")
 
 
 def test_calls_that_a_method_does_not_take(untrained: Path, tcsis_cli: Callable) -> None:
