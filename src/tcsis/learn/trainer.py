@@ -62,22 +62,23 @@ def train(
         raise ValueError(f"time_budget is {time_budget}: expected seconds above 0")
     run = Run(target, config, seed, time_budget)
     keeper = Keeper(run, None if folder is None else Path(folder), checkpoint_every)
-    with keeper.sole(), counting(target) as cost, progress_bar("training", 1.0, progress) as show:
+    with keeper.sole():
         if resume:
             keeper.restore()
-        before = run.num_density_calls
-        run.start()
-        # what is saved is the state between two steps, from where all goes on as it would have
-        with keeper.whole_steps() as stopped:
-            run.num_density_calls = before + cost.densities
-            keeper.save()
-            for _ in run.steps():
+        with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
+            before = run.num_density_calls
+            run.start()
+            # what is saved is the state between two steps, from where all goes on as it would have
+            with keeper.whole_steps() as stopped:
                 run.num_density_calls = before + cost.densities
-                keeper.save_now_and_then()
-                show(run.progress, said(run.last_loss, run.history))
-                if stopped():
-                    break
-            keeper.save()
+                keeper.save()
+                for _ in run.steps():
+                    run.num_density_calls = before + cost.densities
+                    keeper.save_now_and_then()
+                    show(run.progress, said(run.last_loss, run.history))
+                    if stopped():
+                        break
+                keeper.save()
     return run.learned()
 
 
