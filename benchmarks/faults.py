@@ -288,9 +288,8 @@ def page(trials: list[Trial]) -> str:
         before = len(of_kind) - late - len(steps)
         codes = Counter(code for code, _ in of_kind if code != 0)
         spelled = ", ".join(f"{code}: {count}" for code, count in sorted(codes.items()))
-        rows.append(
-            f"| {kind} | {len(of_kind)} | {late} | {before} | {len(steps)} | {resumed} | {spelled} |"
-        )
+        numbers = f"{len(of_kind)} | {late} | {before} | {len(steps)}"
+        rows.append(f"| {kind} | {numbers} | {resumed} | {spelled} |")
     wrong = [trial for trial in trials if trial.wrong]
     listed = "".join(f"- trial {trial.number}: {'; '.join(trial.wrong)}\n" for trial in wrong)
     overwriting = sum(trial.overwrites for trial in trials)
@@ -299,9 +298,9 @@ def page(trials: list[Trial]) -> str:
 
     python benchmarks/faults.py
 
-{len(trials)} runs, {overwriting} of which overwrite an older one, met {len(faults)} faults at random
-moments of a run and a tenth beyond. Each was resumed, some through more faults, and compared with a
-run that nothing happened to: every tensor of the checkpoint, the draws and their weights, config,
+{len(trials)} runs, {overwriting} of which overwrite an older one, met {len(faults)} faults at
+random moments of a run and a tenth beyond. Each was resumed, some through more faults, and compared
+with a run that nothing happened to: every tensor of the checkpoint, the draws and their weights, config,
 result, metrics and the names of all files, all but times. After each fault `tcsis show` had to find
 a whole run, and an older one that was being overwritten had to be as it was, file by file.
 
