@@ -54,7 +54,10 @@ OLD = ["mcmc", "ising", "--side", "3", "--beta", "0.2", "--chains", "5", "--step
        "--burn-in", "0", "--quiet", "--out", "run"]  # fmt: skip
 RESUME = ["train", "--resume", "--quiet", "--out", "run"]
 CODES = {
-    "SIGKILL": (-signal.SIGKILL,), "SIGTERM": (143,), "SIGINT": (130,), "full disk": (6,),
+    "SIGKILL": (-signal.SIGKILL,),
+    "SIGTERM": (143, -signal.SIGTERM),  # the second one before the program has begun
+    "SIGINT": (130,),
+    "full disk": (6,),
 }  # fmt: skip
 TIMES = ("seconds", "training_seconds")
 SECOND_FAULT = 0.3
@@ -217,7 +220,7 @@ def try_once(number: int, wanted: dict[str, Any], seconds: float) -> Trial:
         strangers = {path.name for path in Path().iterdir()} - {"run", "said.txt"}
         trial.wrong += [f"{name} is left" for name in strangers]
         if "Traceback" in said.read_text():
-            trial.wrong.append("a traceback")
+            trial.wrong.append(f"a traceback: {said.read_text()[-1_000:]}")
     return trial
 
 
@@ -299,10 +302,11 @@ def page(trials: list[Trial]) -> str:
     python benchmarks/faults.py
 
 {len(trials)} runs, {overwriting} of which overwrite an older one, met {len(faults)} faults at
-random moments of a run and a tenth beyond. Each was resumed, some through more faults, and compared
-with a run that nothing happened to: every tensor of the checkpoint, the draws and their weights, config,
-result, metrics and the names of all files, all but times. After each fault `tcsis show` had to find
-a whole run, and an older one that was being overwritten had to be as it was, file by file.
+random moments of a run and a tenth beyond. Each was resumed, some through more faults, and
+compared with a run that nothing happened to: every tensor of the checkpoint, the draws and their
+weights, config, result, metrics and the names of all files, all but times. After each fault
+`tcsis show` had to find a whole run, and an older one that was being overwritten had to be as it
+was, file by file.
 
 | fault | times | after the end | before a state was kept | resumed | from step | exit codes |
 |---|---|---|---|---|---|---|

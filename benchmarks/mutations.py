@@ -354,11 +354,11 @@ def page(outcomes: list[Outcome]) -> str:
 
     python benchmarks/mutations.py
 
-{len(outcomes):,} mutations of files of runs, each followed by a command that reads the file: `show`,
-`report`, `evaluate`, `sample`, `train --resume` or `exact --config`. Refused: one clear sentence and
-an exit code of its own. Same: the numbers of the folder as it was. Accepted: what is written by hand
-(`hand.toml`, `couplings.json`) carries no checksum, and what it says is taken. A wrong number, a
-traceback or "a fault of tcsis", or an unclear end must not be.
+{len(outcomes):,} mutations of files of runs, each followed by a command that reads the file:
+`show`, `report`, `evaluate`, `sample`, `train --resume` or `exact --config`. Refused: one clear
+sentence and an exit code of its own. Same: the numbers of the folder as it was. Accepted: what is
+written by hand (`hand.toml`, `couplings.json`) carries no checksum, and what it says is taken. A
+wrong number, a traceback or "a fault of tcsis", or an unclear end must not be.
 
 | file | mutations | refused | same | accepted | wrong number | fault | unclear |
 |---|---|---|---|---|---|---|---|

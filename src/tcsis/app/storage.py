@@ -3,6 +3,7 @@
     posterior/x                   (chain, draw, site)  uint8
     sample_stats/energy           (chain, draw)        -log p̄
     sample_stats/log_weight       (chain, draw)        where the draws have weights
+    fingerprint/x, log_density    (witness, site), (witness,)  by which their target is known again
 
 Independent draws are one chain, and come back without its axis.  The attributes of the file hold
 the target's ``repr``, what the draws cost, what the caller adds, and a checksum of all of it.  A
@@ -25,7 +26,7 @@ import numpy as np
 import torch
 
 from tcsis.basics.files import write_whole
-from tcsis.draws import Draws
+from tcsis.draws import Draws, Fingerprint
 from tcsis.targets.base import Target
 
 FORMAT = "tcsis-draws-2"
@@ -107,6 +108,13 @@ def write_groups(file: h5netcdf.File, draws: Draws, energy: np.ndarray) -> None:
     write_variable(stats, "energy", energy.reshape(shape[:2]))
     if draws.log_weight is not None:
         write_variable(stats, "log_weight", draws.log_weight.cpu().numpy().reshape(shape[:2]))
+    if draws.fingerprint is not None:
+        witnesses = draws.fingerprint.x.numpy()
+        sizes = dict(zip(("witness", "site"), witnesses.shape, strict=True))
+        group = make_group(file, "fingerprint", sizes)
+        write_variable(group, "x", witnesses)
+        log_density = draws.fingerprint.log_density.numpy()
+        group.create_variable("log_density", ("witness",), data=log_density)
 
 
 def make_group(file: h5netcdf.File, name: str, sizes: dict[str, int]) -> h5netcdf.Group:
@@ -129,7 +137,8 @@ def read_groups(file: h5py.File, attrs: dict[str, Any]) -> Draws:
         raise ValueError(f"x has shape {tuple(x.shape)} and dtype {x.dtype}")
     stats = file["sample_stats"]
     log_weight = torch.from_numpy(stats["log_weight"][...]) if "log_weight" in stats else None
-    draws = Draws(x, log_weight, **{name: attrs[name] for name in COSTS if name in attrs})
+    costs = {name: attrs[name] for name in COSTS if name in attrs}
+    draws = Draws(x, log_weight, **costs, fingerprint=read_fingerprint(file))
     # lost pieces of a damaged file may read as zeros
     written = {name: value for name, value in attrs.items() if name not in UNSEALED}
     if digest(draws, stats["energy"][...], written) != attrs["sha256"]:
@@ -137,10 +146,22 @@ def read_groups(file: h5py.File, attrs: dict[str, Any]) -> Draws:
     return draws.flat if attrs["independent"] else draws
 
 
+def read_fingerprint(file: h5py.File) -> Fingerprint | None:
+    if "fingerprint" not in file:
+        return None
+    group = file["fingerprint"]
+    return Fingerprint(
+        torch.from_numpy(group["x"][...]), torch.from_numpy(group["log_density"][...])
+    )
+
+
 def digest(draws: Draws, energy: np.ndarray, attrs: Mapping[str, Any]) -> str:
-    """SHA-256 of tokens, energies, weights and attributes."""
+    """SHA-256 of tokens, energies, weights, fingerprint and attributes."""
     sha256 = hashlib.sha256(json.dumps(dict(attrs), sort_keys=True).encode())
-    for values in (energy, *draws.to_numpy().values()):
+    arrays = [energy, *draws.to_numpy().values()]
+    if draws.fingerprint is not None:
+        arrays += [draws.fingerprint.x.numpy(), draws.fingerprint.log_density.numpy()]
+    for values in arrays:
         sha256.update(np.ascontiguousarray(values).data)
     return sha256.hexdigest()
 

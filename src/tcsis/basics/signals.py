@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +12,8 @@ from types import FrameType
 from typing import Any
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MOMENT = 0.05
+"""Seconds after which a signal comes again that nobody heard."""
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -31,8 +35,28 @@ def stoppable() -> Iterator[list[int]]:
         came.append(number)
         raise StopError(number)
 
-    with handled_by(stop):
+    with handled_by(stop), repeated():
         yield came
+
+
+@contextmanager
+def repeated() -> Iterator[None]:
+    """A signal that raises where Python drops exceptions, in a finaliser or a callback from C, comes
+    again a moment later."""
+    before = sys.unraisablehook
+
+    def hook(dropped: Any) -> None:
+        if isinstance(dropped.exc_value, StopError):
+            again = (os.getpid(), dropped.exc_value.number)
+            threading.Timer(MOMENT, os.kill, again).start()
+        else:
+            before(dropped)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextmanager

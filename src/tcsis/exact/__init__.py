@@ -147,7 +147,7 @@ def draw(target: Target, n: int, seed: int = 0) -> Draws:
     else:
         raise ValueError(f"{too_large(target)}; use tcsis.mcmc.sample for draws")
     weight = torch.full((n,), log_z, dtype=torch.float64)
-    return Draws(x, weight, seconds=time.perf_counter() - start)
+    return Draws(x, weight, seconds=time.perf_counter() - start).signed(target)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tcsis import exact
 from tcsis.judging import metrics
+from tcsis.judging.annealed import Annealed, anneal
 from tcsis.targets.base import Target
 
 NUM_REFERENCE = 20_000
@@ -65,3 +66,8 @@ class Reference:
             return None
         drawn = exact.draw(self.target, NUM_REFERENCE, seed=REFERENCE_SEED)
         return States(self.target, drawn.x.long())
+
+    @cached_property
+    def annealed(self) -> Annealed | None:
+        """A population for comparison, where there are no exact draws and it is cheap."""
+        return anneal(self.target)

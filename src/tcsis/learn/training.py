@@ -27,6 +27,7 @@ from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.learn.learned import Learned, from_checkpoint, load_weights
 from tcsis.learn.method import How, Method
 from tcsis.targets.base import Target, uncounted
+from tcsis.targets.repeatable import check_repeatable
 from tcsis.targets.spec import describe
 
 MOST_RESTARTS = 3
@@ -93,6 +94,8 @@ class Run:
 
     def begin(self) -> None:
         self.buffer.start(self.generator)
+        if self.target.opaque:
+            check_repeatable(self.target.free, self.buffer.all)
         self.method.prepare(self.model, self.known, self.buffer, self.generator)
         self.average.load_state_dict(self.model.state_dict())
 

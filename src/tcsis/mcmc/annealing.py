@@ -32,13 +32,15 @@ class Population:
 
     ``num_families`` of the first population have descendants in the last; ``log_z_error`` is
     √(Σ_f n_f²)/n over their sizes n_f, an estimate of the standard error of log Z that is good
-    while many families are alive and honest about it when few are.
+    while many families are alive and honest about it when few are.  ``family`` (replica,) names the
+    state of the first population from which a replica comes: those of one family are alike.
     """
 
     draws: Draws
     log_z: float
     log_z_error: float
     num_families: int
+    family: Tensor
 
 
 def annealed_importance_sampling(
@@ -100,7 +102,8 @@ def population_annealing(
         seconds=time.perf_counter() - begin,
         num_density_calls=cost.densities,
     )
-    return Population(draws, log_z, float(sizes.square().sum().sqrt()) / n, int((sizes > 0).sum()))
+    error = float(sizes.square().sum().sqrt()) / n
+    return Population(draws, log_z, error, int((sizes > 0).sum()), family)
 
 
 def check_some_allowed(target: Target, log_weight: Tensor) -> None:

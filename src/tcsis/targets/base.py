@@ -88,6 +88,17 @@ class Target(ABC):
         return self.num_values
 
     @property
+    def opaque(self) -> bool:
+        """Whether log p̄ is known by evaluation alone: then nothing says that a single state, never
+        met, does not hold most of the probability."""
+        return True
+
+    @property
+    def rounding(self) -> float:
+        """By how much two evaluations of log p̄ at one state may differ, relative to 1 + |log p̄|."""
+        return max(1e-9, 2**8 * torch.finfo(self.dtype).eps)
+
+    @property
     def colouring(self) -> Tensor | None:
         """A colour per site, (d,): sites of one colour do not interact.  None if none is known."""
         return None

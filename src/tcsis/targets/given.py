@@ -130,6 +130,14 @@ class FreeSites(Target):
         self.allowed = None if allowed is None else allowed[:, known.free]
 
     @property
+    def opaque(self) -> bool:
+        return self.target.opaque
+
+    @property
+    def rounding(self) -> float:
+        return self.target.rounding
+
+    @property
     def colouring(self) -> Tensor | None:
         whole = self.target.colouring
         if whole is None:

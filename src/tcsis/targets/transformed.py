@@ -27,6 +27,14 @@ class Transformed(Target):
         return self.target.ratios_cost
 
     @property
+    def opaque(self) -> bool:
+        return self.target.opaque
+
+    @property
+    def rounding(self) -> float:
+        return self.target.rounding
+
+    @property
     def site_cost(self) -> float:
         return self.target.site_cost
 

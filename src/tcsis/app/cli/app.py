@@ -40,14 +40,17 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    with stoppable() as signals:
-        try:
+    signals: list[int] = []
+    try:
+        with stoppable() as signals:
             code = app(given, prog_name="tcsis", standalone_mode=False) or FINE
             if code == INTERRUPTED:  # outside of a run
                 raise RunInterruptedError("interrupted")
             return code
-        except Exception as error:
-            return explain(error, given, signals)
+    except KeyboardInterrupt:  # before or after all else
+        return explain(RunInterruptedError("interrupted"), given, signals)
+    except Exception as error:
+        return explain(error, given, signals)
 
 
 def show_version(wanted: bool) -> None:

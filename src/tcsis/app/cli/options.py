@@ -78,7 +78,7 @@ class GateOptions:
     ] = None
     min_ess: Annotated[float | None, Option(help="smallest effective share of the draws")] = None
     require: Annotated[
-        str | None, Option(help="worst verdict to accept: trusted or trusted-by-weight")
+        str | None, Option(help="worst verdict to accept: trusted, trusted-by-weight or unrefuted")
     ] = None
 
 
