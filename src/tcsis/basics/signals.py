@@ -41,14 +41,15 @@ def stoppable() -> Iterator[list[int]]:
 
 @contextmanager
 def repeated() -> Iterator[None]:
-    """A signal that raises where Python drops exceptions, in a finaliser or a callback from C, comes
-    again a moment later."""
-    before = sys.unraisablehook
+    """A signal that raises where Python drops exceptions, in a finaliser or a callback from C,
+    comes again a moment later."""
+    before, coming = sys.unraisablehook, []
 
     def hook(dropped: Any) -> None:
         if isinstance(dropped.exc_value, StopError):
             again = (os.getpid(), dropped.exc_value.number)
-            threading.Timer(MOMENT, os.kill, again).start()
+            coming.append(threading.Timer(MOMENT, os.kill, again))
+            coming[-1].start()
         else:
             before(dropped)
 
@@ -57,6 +58,8 @@ def repeated() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
+        for timer in coming:
+            timer.cancel()
 
 
 @contextmanager
