@@ -38,9 +38,11 @@ class Writer:
         self.folder = folder
 
     def release(self) -> None:
-        if is_at(self.descriptor, self.folder / NAME):
-            (self.folder / NAME).unlink()
-        os.close(self.descriptor)
+        try:
+            if is_at(self.descriptor, self.folder / NAME):
+                (self.folder / NAME).unlink()
+        finally:
+            os.close(self.descriptor)
 
 
 @contextmanager
