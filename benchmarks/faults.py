@@ -27,6 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ from typing import Any
 
 import numba
 import torch
+from numba.np.ufunc import parallel
 
 from tcsis.app.cli import inspection, main, running
 from tcsis.app.storage import read_draws
@@ -85,6 +87,8 @@ def start(line: list[str], said: Path) -> int:
     pid = os.fork()
     if pid:
         return pid
+    # that of numba is shared by all processes, and one that is killed may hold it for ever
+    parallel._backend_init_process_lock = threading.RLock()
     code = 99
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):

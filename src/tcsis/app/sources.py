@@ -24,6 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tcsis.basics.checks import check_integer
+from tcsis.basics.memory import check_fits
 from tcsis.targets.base import Target
 from tcsis.targets.callable import from_callable
 from tcsis.targets.known import parse_known
@@ -38,6 +40,8 @@ from tcsis.targets.spec import (
     read_arrays,
 )
 
+STATE = 64
+"""Bytes a site for the first few states that a function is tried on."""
 FROM_FILES = ("pairwise", "rbm")
 
 
@@ -134,6 +138,7 @@ def from_function(spec: dict[str, Any]) -> Target:
     num_sites = spec.get("num_sites", None if lattice is None else lattice.num_sites)
     if num_sites is None:
         raise ValueError(f"missing argument of target {spec['name']} num_sites: expected how many")
+    check_fits("num_sites", check_integer("num_sites", num_sites), STATE, " sites")
     function = guarded(find_function(spec["name"]), spec["name"])
     return from_callable(function, num_sites, spec["num_values"], lattice=lattice)
 
