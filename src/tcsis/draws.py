@@ -94,11 +94,12 @@ class Draws:
         return replace(self, x=target.complete(self.x)).signed(target)
 
     def signed(self, target: Target) -> Draws:
-        """The same draws with the fingerprint of the target that they are of."""
+        """The same draws with the fingerprint of the target that they are of; these few densities
+        are no part of what the draws cost."""
         flat = self.x.flatten(0, -2)
         rows = torch.linspace(0, len(flat) - 1, min(NUM_WITNESSES, len(flat))).long()
         x = flat[rows].cpu()
-        log_density = target.log_density(x.to(target.device)).double().cpu()
+        log_density = target._log_density(target.check(x.to(target.device))).double().cpu()
         return replace(self, fingerprint=Fingerprint(x.to(torch.uint8), log_density))
 
     def reweighted(self, before: Target, after: Target) -> Draws:

@@ -214,7 +214,7 @@ def test_bounded_and_tied_weights_need_no_tail() -> None:
     ]
     assert pareto_k(often) == -math.inf
     once = torch.cat([often, torch.tensor([9.0]).double()])  # met once, and it decides
-    assert pareto_k(once) == math.inf
+    assert pareto_k(once) > 0.7
     assert not trust(Draws(torch.zeros(5_001, 2), once)).trusted
 
 

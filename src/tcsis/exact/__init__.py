@@ -5,6 +5,8 @@
 | enumeration     | any, V^d up to 2^22 for d free sites       | everything                       |
 | transfer matrix | 2-D lattice pairwise, V^width up to 2^14   | all but scores of noised states  |
 | Kaufman         | periodic 2-D Ising without field, any size | log Z and mean energy            |
+| Kac–Ward        | planar spins without field, any size       | log Z, energy, bonds, draws      |
+|                 | the same on a periodic 2-D lattice         | log Z, energy, bonds             |
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from torch import Tensor
 from tcsis.basics.checks import check_integer, make_generator
 from tcsis.basics.memory import check_fits
 from tcsis.draws import Draws
-from tcsis.exact import kaufman, transfer
+from tcsis.exact import kac_ward, kaufman, planar_draws, torus, transfer
 from tcsis.exact.correlation import lattice_correlation
 from tcsis.exact.enumeration import MAX_STATES, Enumeration
 from tcsis.exact.enumeration import applies as enumerable
+from tcsis.exact.kac_ward import TooColdError
 from tcsis.noise import Time, UniformNoise
 from tcsis.targets.base import Target
 from tcsis.targets.physics import Ising
@@ -32,6 +35,7 @@ __all__ = [
     "Enumeration",
     "Exact",
     "ExactSampler",
+    "TooColdError",
     "denoiser",
     "draw",
     "drawable",
@@ -61,7 +65,8 @@ class Exact:
     """The exact answers for one target; what the ``method`` cannot give is None.
 
     ``mean_energy`` is E[-log p̄]; ``site_marginals`` (d, v); ``correlation`` is G(r) for
-    r = 0..max_distance of the lattice (see ``tcsis.exact.correlation``).
+    r = 0..max_distance of the lattice (see ``tcsis.exact.correlation``); ``bond_correlations`` (m,)
+    is E[s_i s_j] of the edges of a planar model without field.
     """
 
     target: Target = field(repr=False)
@@ -70,12 +75,13 @@ class Exact:
     mean_energy: float
     site_marginals: Tensor | None = None
     correlation: Tensor | None = None
+    bond_correlations: Tensor | None = None
     enumeration: Enumeration | None = field(default=None, repr=False)
 
     @cached_property
     def magnetisation(self) -> Distribution | None:
         """The distribution of Σ_i s_i/d for V = 2; computed when first asked for."""
-        if self.target.num_values != 2 or self.method == "kaufman":
+        if self.target.num_values != 2 or self.method in ("kaufman", "kac-ward"):
             return None
         if self.enumeration is not None:
             probabilities = self.enumeration.magnetisation
@@ -88,12 +94,12 @@ class Exact:
 
 def drawable(target: Target) -> bool:
     """Whether ``draw`` works for the target."""
-    return enumerable(target) or transfer.applies(target)
+    return enumerable(target) or transfer.applies(target) or kac_ward.applies(target)
 
 
 def solvable(target: Target) -> bool:
     """Whether ``solve`` works for the target."""
-    return drawable(target) or kaufman.applies(target)
+    return drawable(target) or kaufman.applies(target) or torus.read(target) is not None
 
 
 def quick(target: Target) -> bool:
@@ -117,7 +123,9 @@ def solve(target: Target) -> Exact:
         g = None
         if target.lattice is not None:
             g = lattice_correlation(table.pair_same, marginals, target.lattice)
-        return Exact(target, "enumeration", table.log_z, table.mean_energy, marginals, g, table)
+        return Exact(
+            target, "enumeration", table.log_z, table.mean_energy, marginals, g, enumeration=table
+        )
     if transfer.applies(target):
         result = transfer.solve(target)
         return Exact(
@@ -131,7 +139,22 @@ def solve(target: Target) -> Exact:
             target, "kaufman",
             kaufman.log_z(shape, target.beta), kaufman.mean_energy(shape, target.beta),
         )  # fmt: skip
+    if (found := without_field(target)) is not None:
+        return Exact(
+            target, "kac-ward", found.log_z, found.mean_energy,
+            site_marginals=kac_ward.site_marginals(target.num_sites),
+            bond_correlations=torch.from_numpy(found.correlations),
+        )  # fmt: skip
     raise ValueError(f"{too_large(target)}; use tcsis.mcmc for estimates of log Z and energy")
+
+
+def without_field(target: Target) -> kac_ward.KacWardResult | None:
+    """The answers for spins without field in the plane or on a torus; None for other targets."""
+    if (planar := kac_ward.read(target)) is not None:
+        return kac_ward.solve(planar)
+    if (periodic := torus.read(target)) is not None:
+        return torus.solve_torus(periodic)
+    return None
 
 
 def draw(target: Target, n: int, seed: int = 0) -> Draws:
@@ -144,6 +167,9 @@ def draw(target: Target, n: int, seed: int = 0) -> Draws:
         x, log_z = table.draw(n, generator), table.log_z
     elif transfer.applies(target):
         x, log_z = transfer.draw(target, n, generator), transfer.log_z(target)
+    elif (planar := kac_ward.read(target)) is not None:
+        log_z = kac_ward.solve(planar).log_z
+        x = planar_draws.draw(planar, log_z, n, generator)
     else:
         raise ValueError(f"{too_large(target)}; use tcsis.mcmc.sample for draws")
     weight = torch.full((n,), log_z, dtype=torch.float64)
@@ -198,6 +224,6 @@ def too_large(target: Target) -> str:
     return (
         f"{target} with {num_states} states is too large: exact answers need V^d <= {MAX_STATES} "
         f"states, a 2-D lattice with V^width <= {transfer.MAX_ROW_STATES} (width 14 for V = 2), "
-        "or, for log Z and energy alone, a periodic Ising lattice of any size without field or "
-        "evidence"
+        "a planar graph of spins without field or evidence, or, for log Z and energy alone, "
+        "spins without field or evidence on a periodic 2-D lattice"
     )

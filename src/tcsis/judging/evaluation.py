@@ -162,7 +162,7 @@ class Comparison:
     def pairs(self, edges: Tensor) -> Row:
         v = self.target.num_values
         estimate = metrics.pair_correlations(self.x, v, edges, self.weights)
-        truth = None
+        truth = None if self.truth is None else self.truth.bond_correlations
         if self.truth is not None and self.truth.enumeration is not None:
             same = self.truth.enumeration.pair_same(*edges.T)
             marginals = self.truth.enumeration.site_marginals

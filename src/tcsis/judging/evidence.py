@@ -140,6 +140,7 @@ def in_order(draws: Draws, states: States) -> Draws:
     series = torch.cat(
         [states.energies.double()[:, None], projections(x, v), overlaps(x, x[:1])], 1
     )  # (n, m)
+    series = series[:, series.amax(0) - series.amin(0) > 1e-6]  # of what varies at all
     apart = series - series.mean(0)
     alike = (apart[1:] * apart[:-1]).sum(0) / apart.square().sum(0)
     return replace(draws, x=draws.x[None]) if bool((alike > ALIKE / len(x) ** 0.5).any()) else draws
