@@ -325,6 +325,16 @@ def counting(target: Target) -> Iterator[Cost]:
         target.count(inner.densities)
 
 
+@contextmanager
+def uncounted(target: Target) -> Iterator[None]:
+    """Leave what ``target`` evaluates inside a ``with`` block out of every tally."""
+    outer, target._cost = target._cost, None
+    try:
+        yield
+    finally:
+        target._cost = outer
+
+
 def subtract_log_densities(there: Tensor, here: Tensor) -> Tensor:
     """there - here, where two forbidden states (both -inf) count as equal."""
     return torch.where(there == here, torch.zeros_like(there), there - here)

@@ -83,6 +83,15 @@ class GateOptions:
 
 
 @dataclass(frozen=True)
+class TrustOptions:
+    """Whose code may run."""
+
+    trust_code: Annotated[
+        bool, Option("--trust-code", help="run the function that a folder from elsewhere names")
+    ] = False
+
+
+@dataclass(frozen=True)
 class PrintOptions:
     """What to print."""
 
