@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,6 +13,34 @@ from torch import Tensor
 
 from tcsis.basics.checks import check_integer, make_generator
 from tcsis.targets.base import Target
+
+NUM_WITNESSES = 8
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """log p̄ of a few drawn states ``x`` (k, d), by which their target is known again."""
+
+    x: Tensor
+    log_density: Tensor
+
+    def contradiction(self, target: Target, *, up_to_constant: bool) -> str | None:
+        """Why draws with this fingerprint cannot be of the target, if they cannot.  Draws without
+        weights are the same for log p̄ + c."""
+        if self.x.shape[-1] != target.num_sites or int(self.x.max()) >= target.num_values:
+            return f"were made for another target, of {self.x.shape[-1]} sites"
+        then, now = self.log_density, target.log_density(self.x.to(target.device)).double().cpu()
+        gap = torch.where(then == now, 0.0, now - then)  # both may be -inf
+        shift = gap.median() if up_to_constant else 0.0
+        tolerance = target.rounding * (1 + then.abs().maximum(now.abs()))
+        wrong = ~((gap - shift).abs() <= 2 * tolerance)
+        if not bool(wrong.any()):
+            return None
+        row = int(wrong.nonzero()[0])
+        return (
+            f"were made for another target: log p̄ of one of them was {float(then[row]):.6g} when "
+            f"it was drawn and is {float(now[row]):.6g} here"
+        )
 
 
 @dataclass(frozen=True)
@@ -24,6 +52,8 @@ class Draws:
     ``seconds``, ``num_density_calls`` and ``num_network_calls`` are totals for all the draws, in
     wall time, evaluations of log p̄ on one state, and evaluations of the network on one state.
     ``acceptance`` is the share of proposed moves that a chain accepted, where that has a meaning.
+    ``fingerprint`` says which target they are of, so that no other is judged by them; ``worth`` is
+    how many independent draws they are worth, where that is known to be fewer.
     """
 
     x: Tensor
@@ -32,6 +62,8 @@ class Draws:
     num_density_calls: float = 0.0
     num_network_calls: float = 0.0
     acceptance: float | None = None
+    fingerprint: Fingerprint | None = None
+    worth: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.x, Tensor) or self.x.ndim < 2 or not len(self.x):
@@ -57,9 +89,27 @@ class Draws:
         weight = None if self.log_weight is None else self.log_weight.flatten()
         return replace(self, x=self.x.flatten(0, -2), log_weight=weight)
 
-    def completed(self, target: Target) -> Draws:
-        """Draws of ``target.free`` as draws of the target, what is known in place."""
-        return replace(self, x=target.complete(self.x))
+    def completed(self, target: Target) -> Self:
+        """Draws of ``target.free`` as draws of the target, what is known in place, signed."""
+        return replace(self, x=target.complete(self.x)).signed(target)
+
+    def signed(self, target: Target) -> Self:
+        """The same draws with the fingerprint of the target that they are of; these few densities
+        are no part of what the draws cost."""
+        flat = self.x.flatten(0, -2)
+        rows = torch.linspace(0, len(flat) - 1, min(NUM_WITNESSES, len(flat))).long()
+        x = flat[rows].cpu()
+        log_density = target._log_density(target.check(x.to(target.device))).double().cpu()
+        return replace(self, fingerprint=Fingerprint(x.to(torch.uint8), log_density))
+
+    def reweighted(self, before: Target, after: Target) -> Draws:
+        """Draws of the target ``before`` as weighted draws of the target ``after``:
+        log w + log p̄_after(x) - log p̄_before(x), where log w is 0 for draws without weights, whose
+        mean weight is then Z_after/Z_before."""
+        x = self.x.to(after.device)
+        ratio = (after.log_density(x).double() - before.log_density(x).double()).cpu()
+        log_weight = ratio if self.log_weight is None else self.log_weight.double().cpu() + ratio
+        return replace(self, log_weight=log_weight).signed(after)
 
     @property
     def weights(self) -> Tensor | None:
@@ -83,9 +133,12 @@ class Draws:
 
     @property
     def log_z_error(self) -> float | None:
-        """Standard error of ``log_z``, √((1/ess - 1)/n), by the delta method."""
+        """Standard error of ``log_z``, √((1/ess - 1)/n), by the delta method; infinite for a
+        single draw, which says nothing of it."""
         if self.ess is None or self.weights is None:
             return None
+        if len(self.weights) == 1:
+            return math.inf
         excess = 1 / self.ess - 1  # by rounding a hair below zero where all weights are equal
         return math.nan if math.isnan(excess) else math.sqrt(max(0.0, excess) / len(self.weights))
 
@@ -117,7 +170,9 @@ class Draws:
         generator = generator or make_generator(seed, "resampling", flat.log_weight.device)
         index = systematic_resample(flat.log_weight, generator, n)
         order = torch.randperm(n, device=index.device, generator=generator)
-        return replace(flat, x=flat.x[index[order].to(flat.x.device)], log_weight=None)
+        x = flat.x[index[order].to(flat.x.device)]
+        worth = effective_share(flat.log_weight) * len(flat)
+        return replace(flat, x=x, log_weight=None, worth=min(worth, n))
 
     def _repr_html_(self) -> str:
         """A small table, for notebooks."""
@@ -164,6 +219,17 @@ def concatenate(draws: list[Draws]) -> Draws:
         seconds=sum(part.seconds for part in draws),
         num_density_calls=sum(part.num_density_calls for part in draws),
         num_network_calls=sum(part.num_network_calls for part in draws),
+        fingerprint=joined([part.fingerprint for part in draws]),
+    )
+
+
+def joined(parts: list[Fingerprint | None]) -> Fingerprint | None:
+    """One fingerprint of all, of those parts that have one."""
+    made = [part for part in parts if part is not None]
+    if not made:
+        return None
+    return Fingerprint(
+        torch.cat([part.x for part in made]), torch.cat([part.log_density for part in made])
     )
 
 

@@ -30,9 +30,7 @@ def one_mode(draws: tcsis.Draws) -> tcsis.Draws:
 
 def reweighted(n: int = 10_000) -> tcsis.Draws:
     """Draws at another temperature with the weights that correct them."""
-    draws = tcsis.exact.draw(OTHER, n, seed=3)
-    ratio = TARGET.log_density(draws.x).double() - OTHER.log_density(draws.x).double()
-    return replace(draws, log_weight=draws.log_weight + ratio)
+    return tcsis.exact.draw(OTHER, n, seed=3).reweighted(OTHER, TARGET)
 
 
 @pytest.mark.statistical
@@ -54,11 +52,13 @@ def test_exact_draws_with_their_weights() -> None:
 
 
 def test_another_temperature_fails() -> None:
-    for draws in (draws_at(OTHER), tcsis.exact.draw(OTHER, 10_000)):
+    signed = tcsis.exact.draw(OTHER, 10_000)
+    for draws in (draws_at(OTHER), replace(signed, fingerprint=None)):
         verdict = judge(draws, TARGET)
         assert verdict.level == "failed"
         assert "the error of the energy is" in verdict.why.lower()
         assert "times that of perfect draws" in verdict.why
+    assert "made for another target: log p̄ of one of them was" in judge(signed, TARGET).why
 
 
 def test_right_weights_repair_it() -> None:
@@ -183,12 +183,12 @@ def test_good_chains_are_trusted() -> None:
 
 def test_nothing_to_judge_by() -> None:
     x = torch.randint(2, (2_000, 256), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
-    verdict = judge(tcsis.Draws(x), LARGE)
-    assert verdict.level == "doubtful"
-    assert "neither sound weights nor several chains" in verdict.why
-    energy_only = judge(tcsis.Draws(x), Ising(16, 0.0))
-    assert energy_only.level == "doubtful"
-    assert "Only their energy" in energy_only.why
+    assert judge(tcsis.Draws(x), LARGE).level == "failed"
+    assert judge(tcsis.Draws(x), Ising(16, 0.0)).level == "trusted"
+    black_box = tcsis.targets.from_callable(lambda x: 0.0 * x.sum(-1), 256, 2)
+    verdict = judge(tcsis.Draws(x), black_box)
+    assert verdict.level == "unrefuted"
+    assert "a black box of 2^256 states" in verdict.why
 
 
 def test_chains_without_exact_answers() -> None:
@@ -198,8 +198,8 @@ def test_chains_without_exact_answers() -> None:
     )
     verdict = judge(chains, target)
     assert verdict.level == "trusted"
-    assert "a mode that no draw has visited stays unseen" in verdict.why
-    assert "the modes are as balanced as symmetry demands" in verdict.why
+    assert "without exact answers a mode that both miss stays unseen" in verdict.why
+    assert "the modes and sites are as balanced as symmetry demands" in verdict.why
 
 
 def test_a_target_of_one_state() -> None:

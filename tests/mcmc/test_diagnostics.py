@@ -19,7 +19,7 @@ def test_independent_draws_are_mixed() -> None:
     assert diagnosis.ess_per_second == diagnosis.ess / 2
     assert diagnosis.ess_per_density_call == diagnosis.ess / 100
     assert "R-hat of" in diagnosis.why
-    assert diagnosis.table().row_count == 2
+    assert diagnosis.table().row_count == 5
 
 
 def test_frozen_chains_are_stuck() -> None:

@@ -10,7 +10,13 @@ from rich.table import Table
 from tcsis.app.report.figures import main_error
 from tcsis.app.results import MethodResult, Result
 
-COLOURS = {"trusted": "green", "trusted by weight": "cyan", "doubtful": "yellow", "failed": "red"}
+COLOURS = {
+    "trusted": "green",
+    "trusted by weight": "cyan",
+    "unrefuted": "white",
+    "doubtful": "yellow",
+    "failed": "red",
+}
 ROUNDING = 1e-6
 COLUMNS = (
     "method", "verdict", "draws", "worth", "error", "iid floor", "log Z", "ESS", "seconds",

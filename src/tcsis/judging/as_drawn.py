@@ -41,36 +41,19 @@ ROUNDING = 1e-6
 
 
 def check_as_drawn(evidence: Evidence) -> Finding | None:
-    """Forbidden draws, leaks and shifted averages, where there are weights that differ.  Weights
-    that are not sound know of the forbidden draws only."""
+    """Leaks and shifted averages, where there are sound weights that differ."""
     log_weight = evidence.draws.log_weight
-    if log_weight is None or not evidence.evaluation.uneven:
+    if log_weight is None or not evidence.evaluation.uneven or not evidence.sound:
         return None
-    found = [check_forbidden(log_weight)]
-    if evidence.sound:
-        found += [check_leak(log_weight), check_shifts(evidence)]
+    found = [check_leak(log_weight), check_shifts(evidence)]
     said = [finding for finding in found if finding is not None]
-    if not said:
-        return None
     level = max((finding.level for finding in said), key=LEVELS.index)
     shown = [finding.why for finding in said if level == "trusted" or finding.level != "trusted"]
     return Finding(level, ", and ".join(shown))
 
 
-def check_forbidden(log_weight: Tensor) -> Finding | None:
-    """States of probability zero: their mean energy is infinite, however few they are."""
-    count = int((log_weight == -math.inf).sum())
-    if not count:
-        return None
-    n = log_weight.numel()
-    return Finding(
-        "failed",
-        f"{count:,} of {n:,} draws ({percent(count / n)}) are states that the target forbids",
-    )
-
-
 def check_leak(log_weight: Tensor) -> Finding | None:
-    """Those of the draws that leak and are not forbidden."""
+    """Those of the draws that leak and are not forbidden, which are counted elsewhere."""
     share = weights.leak(log_weight) - weights.forbidden(log_weight)
     if share <= 0:
         return None

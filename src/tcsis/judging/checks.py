@@ -11,14 +11,10 @@ from __future__ import annotations
 
 import math
 
-import torch
-from scipy.stats import binom
-
 from tcsis.judging import weights
 from tcsis.judging.evaluation import Row
 from tcsis.judging.evidence import Evidence
-from tcsis.judging.findings import SMALL_BIAS, Finding, grade, grade_chance, milder, percent
-from tcsis.mcmc.diagnostics import MAX_R_HAT
+from tcsis.judging.findings import SMALL_BIAS, Finding, grade, milder, percent
 
 DOUBTFUL_FLOORS, FAILED_FLOORS = 4.0, 6.0
 DOUBTFUL_SIGMAS, FAILED_SIGMAS = 3.2, 4.8
@@ -30,6 +26,27 @@ FAILED_R_HAT = 1.1
 ROUNDING = 1e-5
 
 
+def check_fingerprint(evidence: Evidence) -> Finding | None:
+    """Draws that say which target they are of must be of this one."""
+    made_for = evidence.draws.fingerprint
+    if made_for is None:
+        return None
+    unweighted = evidence.draws.log_weight is None
+    found = made_for.contradiction(evidence.reference.target, up_to_constant=unweighted)
+    return None if found is None else Finding("failed", f"these draws {found}")
+
+
+def check_forbidden(evidence: Evidence, least: float = 0.0) -> Finding | None:
+    """States of probability zero, more than a share of ``least``: their mean energy is infinite,
+    however few they are."""
+    forbidden = evidence.states.energies == math.inf
+    count, n = int(forbidden.sum()), len(forbidden)
+    if count <= least * n:
+        return None
+    why = f"{count:,} of {n:,} draws ({percent(count / n)}) are states that the target forbids"
+    return Finding("failed", why)
+
+
 def check_number(evidence: Evidence) -> Finding:
     n, worth = evidence.draws.x.shape[:-1].numel(), evidence.num_effective
     independent = "" if worth > 0.99 * n else f", worth {worth:,.0f} independent ones"
@@ -37,38 +54,12 @@ def check_number(evidence: Evidence) -> Finding:
         return Finding("trusted", f"{n:,} draws{independent}")
     room = DOUBTFUL_SIGMAS / math.sqrt(worth)
     needed = round_up(n * ENOUGH / worth)
+    many = f"{n:,} draws" if n > 1 else "one draw"
     return Finding(
         "doubtful",
-        f"too few draws to tell: {n:,} draws{independent} would hide a bias of {room:.2g} standard "
+        f"too few draws to tell: {many}{independent} would hide a bias of {room:.2g} standard "
         f"deviations, about {needed:,} are needed",
     )
-
-
-def check_symmetry(evidence: Evidence) -> Finding | None:
-    """Where values can be exchanged, each leads in the same share of the draws."""
-    target = evidence.reference.target
-    symmetries, v = target.symmetries, target.num_values
-    if not (symmetries.value_permutation or (symmetries.flip and v == 2)):
-        return None
-    shares = evidence.evaluation["modes"].estimate
-    value = int(shares.argmax())
-    largest = float(shares[value])
-    n = max(1, round(evidence.num_effective))
-    # as many draws or more with the same leader, any of the v values, if all are equally likely
-    chance = min(1.0, v * float(binom.sf(math.ceil(largest * n - 0.5) - 1, n, 1 / v)))
-    level = grade_chance(chance)
-    excess = (largest - 1 / v) / math.sqrt((1 - 1 / v) / v)  # in standard deviations
-    if level == "trusted" or (evidence.repairable and excess < SMALL_BIAS):
-        balanced = Finding("trusted", "the modes are as balanced as symmetry demands")
-        return None if evidence.has_exact else balanced
-    why = (
-        f"value {value} leads in {largest:.0%} of the draws, "
-        f"though the symmetry of the target makes it {1 / v:.0%}"
-    )
-    if float(shares.min()) < weights.MISSING / v:
-        perplexity = float(torch.special.entr(shares).sum().exp())
-        why += f": {weights.name_modes(perplexity / v)}"
-    return Finding(level, why)
 
 
 def check_bracket(bracket: weights.Bracket) -> Finding:
@@ -102,9 +93,11 @@ def check_exact(evidence: Evidence) -> Finding | None:
     if level == "trusted" and floors[name] > DOUBTFUL_FLOORS:
         return Finding(level, f"no observable is off by more than {bias:.1g} standard deviations")
     if level == "trusted":
+        whole = "every observable agrees with its exact value"
+        part = f"what is known exactly ({', '.join(floors)}) agrees"
         return Finding(
             level,
-            f"{how}every observable agrees with its exact value (the worst, {name}, at "
+            f"{how}{whole if evidence.has_exact else part} (the worst, {name}, at "
             f"{floors[name]:.1f} times the error of perfect draws)",
         )
     times = f"{floors[name]:.1f} times" if math.isfinite(floors[name]) else "far above"
@@ -125,6 +118,8 @@ def error_in_floors(row: Row) -> float:
 def check_log_z(evidence: Evidence) -> Finding | None:
     draws, trust = evidence.draws, evidence.trust
     if trust is None or not trust.trusted or evidence.reference.truth is None:
+        return None
+    if evidence.num_effective < weights.FEWEST:  # an error of so few is none
         return None
     assert draws.log_z is not None and draws.log_z_error is not None
     truth = evidence.reference.truth.log_z
@@ -160,9 +155,9 @@ def check_chains(evidence: Evidence, against_exact: Finding | None) -> Finding |
     that nearly agree are trusted, and the others doubtful."""
     diagnosis = evidence.diagnosis
     if diagnosis is None:
-        return None
+        return check_short_chains(evidence)
     if evidence.frozen:
-        return Finding("failed", f"none of the {len(evidence.draws)} chains ever moved")
+        return Finding("failed", standing(len(evidence.draws)))
     r_hat = max(row.r_hat for row in evidence.observables)
     vouched = (
         evidence.has_exact
@@ -170,35 +165,41 @@ def check_chains(evidence: Evidence, against_exact: Finding | None) -> Finding |
         and against_exact is not None
         and against_exact.level == "trusted"
     )
-    close = vouched and diagnosis.verdict == "not mixed" and r_hat <= FAILED_R_HAT
-    if diagnosis.verdict == "mixed" or close:
-        return Finding("trusted", f"{len(evidence.draws)} chains agree (R-hat {r_hat:.3f})")
+    if diagnosis.verdict == "mixed":
+        return Finding("trusted", f"{agreeing(len(evidence.draws))} (R-hat {r_hat:.3f})")
+    if vouched and diagnosis.verdict == "not mixed" and r_hat <= FAILED_R_HAT:
+        return Finding(
+            "trusted",
+            f"though the chains have not quite mixed (R-hat {r_hat:.3f}, at most "
+            f"{diagnosis.limit:.3f} is good), all together are right",
+        )
     level = "failed" if r_hat > FAILED_R_HAT and not vouched else "doubtful"
     if diagnosis.verdict == "stuck":
         return Finding(level, f"the chains are stuck: {diagnosis.why} (R-hat {r_hat:.3f})")
     return Finding(
         level,
-        f"the chains have not mixed: {diagnosis.why}, where R-hat should be at most {MAX_R_HAT}",
+        f"the chains have not mixed: {diagnosis.why}, where R-hat should be at most "
+        f"{diagnosis.limit:.3f}",
     )
 
 
-def check_support(evidence: Evidence) -> Finding | None:
-    """Something must speak for the draws, and what it cannot see must be said."""
-    if evidence.has_exact:
+def check_short_chains(evidence: Evidence) -> Finding | None:
+    """Chains too short for R-hat, which count as one draw each."""
+    if evidence.draws.x.ndim != 3 or evidence.draws.x.shape[1] == 1:
         return None
-    several = bool(evidence.observables) and len(evidence.draws) > 1
-    if not several and evidence.trust is None:
-        energy = "only their energy can be compared with an exact value"
-        nothing = "the target is too large for exact answers"
-        known = nothing if evidence.evaluation.method is None else energy
-        return Finding(
-            "doubtful",
-            f"{known}, and there are neither sound weights nor several chains, so nothing "
-            "shows whether these draws are right",
-        )
-    return Finding(
-        "trusted", "though without exact answers a mode that no draw has visited stays unseen"
-    )
+    num_chains, num_draws = evidence.draws.x.shape[:2]
+    few = f"{num_draws} draws are too few of a chain to show whether it has arrived"
+    level = "trusted" if evidence.has_exact else "doubtful"
+    return Finding(level, f"{few}, so each of the {num_chains:,} chains counts as one draw")
+
+
+def standing(num_chains: int) -> str:
+    several = f"none of the {num_chains} chains ever moved"
+    return several if num_chains > 1 else "the one chain never moved"
+
+
+def agreeing(num_chains: int) -> str:
+    return f"{num_chains} chains agree" if num_chains > 1 else "the parts of the one chain agree"
 
 
 def round_up(n: float) -> int:

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+import torch
+from torch import Tensor
 
 from tcsis.draws import Draws
 from tcsis.judging import weights
 from tcsis.judging.evaluation import Evaluation, evaluate_states, states_of
 from tcsis.judging.reference import Reference, States
-from tcsis.mcmc.diagnostics import Diagnosis, Observable, are_chains, conclude, observe_chains
+from tcsis.mcmc.diagnostics import (
+    Diagnosis,
+    Observable,
+    are_chains,
+    conclude,
+    observe_chains,
+    overlaps,
+    projections,
+)
+from tcsis.targets.repeatable import check_repeatable
+
+MIN_SEQUENCE, ALIKE = 100, 6.0
+"""Draws from which on neighbours are compared, and how many standard errors their correlation may
+have."""
+MOST_KEPT = 20_000
+"""States that are compared with a population, for the sake of memory."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +57,18 @@ class Evidence:
     @property
     def has_exact(self) -> bool:
         """Whether more than log Z and energy is known exactly."""
-        return self.evaluation.method not in (None, "kaufman")
+        return self.reference.states is not None
+
+    @cached_property
+    def kept(self) -> tuple[Tensor, Tensor]:
+        """Some of the states (n, d), evenly chosen, and their weights (n,), which sum to one;
+        forbidden ones are left out."""
+        log_p = torch.zeros(len(self.states), dtype=torch.float64)
+        if self.weighted:
+            log_p = weights.weights_of(self.draws).cpu()
+        useful = (self.states.energies.isfinite() & log_p.isfinite()).nonzero().flatten()
+        rows = useful[torch.linspace(0, len(useful) - 1, min(MOST_KEPT, len(useful))).long()]
+        return self.states.x[rows], log_p[rows].softmax(0)
 
     @property
     def frozen(self) -> bool:
@@ -77,6 +107,9 @@ def gather(draws: Draws, reference: Reference, evaluation: Evaluation | None = N
     where it is at hand, is one of these draws, and says whether to go by weight."""
     target = reference.target
     states = states_of(draws, target)
+    if target.opaque:
+        check_repeatable(target, states.x)
+    draws = in_order(draws, states)
     trust = None if draws.log_weight is None else weights.trust(draws)
     if evaluation is None:
         weighted = trust is not None and trust.trusted and has_uneven_weights(draws)
@@ -98,14 +131,29 @@ def has_uneven_weights(draws: Draws) -> bool:
     return log_weight is not None and not bool((log_weight == log_weight.max()).all())
 
 
+def in_order(draws: Draws, states: States) -> Draws:
+    """Draws of which neighbours are alike, as one chain: so are chains that were laid end to end.
+    Of independent ones a correlation is above the limit once in a hundred million times."""
+    if draws.x.ndim != 2 or draws.log_weight is not None or len(draws) < MIN_SEQUENCE:
+        return draws
+    v, x = states.target.num_values, states.x
+    series = torch.cat(
+        [states.energies.double()[:, None], projections(x, v), overlaps(x, x[:1])], 1
+    )  # (n, m)
+    series = series[:, series.amax(0) - series.amin(0) > 1e-6]  # of what varies at all
+    apart = series - series.mean(0)
+    alike = (apart[1:] * apart[:-1]).sum(0) / apart.square().sum(0)
+    return replace(draws, x=draws.x[None]) if bool((alike > ALIKE / len(x) ** 0.5).any()) else draws
+
+
 def count_effective(draws: Draws, weighted: bool, observables: tuple[Observable, ...]) -> float:
     """How many independent draws are worth as much as weighted draws, or as chains."""
-    n = draws.x.shape[:-1].numel()
+    n = min(draws.x.shape[:-1].numel(), draws.worth or math.inf)
     if weighted:
         assert draws.ess is not None
         return max(1.0, draws.ess * n)
-    if not observables:
-        return float(n)
+    if not observables:  # of chains too short to tell each counts as one draw
+        return float(n if draws.x.ndim == 2 else len(draws))
     if frozen(draws):
         return 1.0
     return max(1.0, min(n, *(min(row.ess_bulk, row.ess_tail) for row in observables)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-LEVELS = ("trusted", "trusted by weight", "doubtful", "failed")
-"""From the best to the worst; the second is for the whole of a verdict only."""
+LEVELS = ("trusted", "trusted by weight", "unrefuted", "doubtful", "failed")
+"""From the best to the worst; the second is for the whole of a verdict only.  Of unrefuted draws
+nothing is known to be wrong, and little could be."""
 
 DOUBTFUL_CHANCE, FAILED_CHANCE = 1e-3, 1e-6
 
@@ -17,7 +18,8 @@ and not even a doubt of draws whose weights repair it."""
 
 @dataclass(frozen=True)
 class Finding:
-    """``level`` is "trusted", "doubtful" or "failed"; ``why`` says why in plain words."""
+    """``level`` is "trusted", "unrefuted", "doubtful" or "failed"; ``why`` says why in plain
+    words."""
 
     level: str
     why: str
@@ -27,13 +29,16 @@ class Finding:
 
 
 def combine(findings: Iterable[Finding | None]) -> Finding:
-    """The worst finding, the first of equals; all of them, led by the first, if all are good."""
+    """The worst finding, the first of equals; all of them, led by the first, if none is bad."""
     made = [finding for finding in findings if finding is not None]
     worst = max(made, key=lambda finding: LEVELS.index(finding.level))
-    if worst.level != "trusted":
+    if worst.level not in ("trusted", "unrefuted"):
         return worst
-    number, *reasons = (finding.why for finding in made)
-    return Finding("trusted", f"{number}: {', '.join(reasons)}" if reasons else number)
+    number, *reasons = (finding.why for finding in made if finding.level == "trusted")
+    good = f"{number}: {', '.join(reasons)}" if reasons else number
+    if worst.level == "trusted":
+        return Finding("trusted", good)
+    return Finding("unrefuted", f"nothing contradicts them and little could ({good}); {worst.why}")
 
 
 def capitalised(words: str) -> str:

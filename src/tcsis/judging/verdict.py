@@ -5,7 +5,8 @@ the first of equals; trusted draws are told all reasons for it.
 
 Weighted draws get two answers, for two uses: what the states are worth as they come, and what
 averages with their weights are worth.  Only draws that hold both ways are "trusted"; draws that
-hold with their weights alone are "trusted by weight".
+hold with their weights alone are "trusted by weight".  Draws that nothing contradicts, where little
+could, are "unrefuted".
 """
 
 from __future__ import annotations
@@ -19,24 +20,32 @@ from tcsis.judging.checks import (
     check_bracket,
     check_chains,
     check_exact,
+    check_fingerprint,
+    check_forbidden,
     check_log_z,
     check_number,
-    check_support,
-    check_symmetry,
     check_weights,
 )
+from tcsis.judging.conditionals import check_conditionals
 from tcsis.judging.evaluation import Evaluation
 from tcsis.judging.evidence import Evidence, gather
 from tcsis.judging.findings import Finding, capitalised, combine, sentence
 from tcsis.judging.reference import Reference
+from tcsis.judging.support import check_annealed, check_support
+from tcsis.judging.symmetry import check_symmetry
 from tcsis.targets.base import Target
 
+MOSTLY = 0.5
+"""Share of forbidden draws from which on their weights are no excuse."""
 REMEDY = "use their weights, draws.resample() or model.chain()"
+HOLDING = {"trusted": "trusted by weight", "unrefuted": "unrefuted"}
+"""Answers that hold, and what they are called if they hold with weights alone."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``level`` is "trusted", "trusted by weight", "doubtful" or "failed"; ``why`` says why.
+    """``level`` is "trusted", "trusted by weight", "unrefuted", "doubtful" or "failed"; ``why``
+    says why.
 
     ``as_drawn`` is the answer for the states as they come and ``by_weight`` that for averages with
     their weights, None where there are no weights that differ.  "trusted" holds of both.
@@ -58,7 +67,9 @@ def judge(
     evaluation: Evaluation | None = None,
     bracket: weights.Bracket | None = None,
 ) -> Verdict:
-    """Judge draws by exact answers, symmetry, weights, chains and their number.
+    """Judge draws by exact answers, symmetry, weights, chains, what each site does given the
+    others, a population annealed for comparison where there are no exact answers, and their number.
+    A log density that is no function of the state alone is refused.
 
     Weights are used where they are uneven and sound.  ``evaluation``, where it is at hand, is one
     of these draws, and says whether to judge them with their weights; ``bracket`` is one of
@@ -69,31 +80,50 @@ def judge(
 
 def weigh(evidence: Evidence, bracket: weights.Bracket | None = None) -> Verdict:
     """The verdict on evidence that is at hand."""
-    number, shifted = check_number(evidence), check_as_drawn(evidence)
-    of_states = check_states(evidence, bracket)
-    of_weights = [check_log_z(evidence), check_weights(evidence), check_support(evidence)]
+    of_weights = [check_log_z(evidence), check_weights(evidence)]
+    shifted = check_as_drawn(evidence)
     if not evidence.weighted and (evidence.trust is None or evidence.sound):
-        only = combine([number, shifted, *of_states, *of_weights])
+        only = combine(
+            [*check_states(evidence, bracket, 0.0, shifted), *of_weights, *last(evidence)]
+        )
         return Verdict(only.level, sentence(only.why), spoken(only))
     drawn = evidence.as_drawn
-    as_drawn = combine(
-        [check_number(drawn), shifted, *check_states(drawn, bracket), check_support(drawn)]
-    )
+    as_drawn = combine([*check_states(drawn, bracket, 0.0, shifted), *last(drawn)])
     # weights that are not sound answer for nothing
-    by_weight = combine([number, *(of_states if evidence.weighted else []), *of_weights])
+    of_states = (
+        check_states(evidence, bracket, MOSTLY, None)
+        if evidence.weighted
+        else [check_number(evidence), check_fingerprint(evidence)]
+    )
+    by_weight = combine([*of_states, *of_weights, *last(evidence)])
     level, why = conclude(as_drawn, by_weight, shifted, evidence.weighted)
     return Verdict(level, sentence(why), spoken(as_drawn), spoken(by_weight))
 
 
-def check_states(evidence: Evidence, bracket: weights.Bracket | None) -> list[Finding | None]:
-    """What the evaluation says, with weights or without."""
+def check_states(
+    evidence: Evidence,
+    bracket: weights.Bracket | None,
+    most_forbidden: float,
+    shifted: Finding | None,
+) -> list[Finding | None]:
+    """What the states say, with weights or without, and what is known of them besides."""
     against_exact = check_exact(evidence)
     return [
+        check_number(evidence),
+        check_fingerprint(evidence),
+        check_forbidden(evidence, most_forbidden),
+        shifted,
         check_symmetry(evidence),
         None if bracket is None else check_bracket(bracket),
         check_chains(evidence, against_exact),
         against_exact,
+        check_conditionals(evidence),
     ]
+
+
+def last(evidence: Evidence) -> list[Finding | None]:
+    """What speaks for the draws in the end."""
+    return [check_annealed(evidence), check_support(evidence)]
 
 
 def conclude(
@@ -102,15 +132,15 @@ def conclude(
     """Both answers in one word and its reason.  The weights decide where averages are ``weighted``
     by them; where they are not sound, the worse of the two answers."""
     worse = as_drawn.worse_than(by_weight)
-    if by_weight.level == "trusted" and worse:
+    if by_weight.level in HOLDING and worse:
         only = f"only with their weights: as they come, {as_drawn.why}; {REMEDY}"
-        return "trusted by weight", f"{only}. {capitalised(by_weight.why)}"
-    if by_weight.level == "trusted":
+        return HOLDING[by_weight.level], f"{only}. {capitalised(by_weight.why)}"
+    if by_weight.level in HOLDING:
         plain = "" if shifted is None else f"; as they come, {shifted.why}"
-        return "trusted", by_weight.why + plain
+        return by_weight.level, by_weight.why + plain
     if worse and not weighted:
         return as_drawn.level, f"as they come, {as_drawn.why}. {capitalised(by_weight.why)}"
-    doubted = as_drawn.level != "trusted" and as_drawn.why != by_weight.why
+    doubted = as_drawn.level not in HOLDING and as_drawn.why != by_weight.why
     if worse or (doubted and not weighted):
         return by_weight.level, f"{by_weight.why}. As they come, {as_drawn.why}"
     return by_weight.level, by_weight.why

@@ -36,6 +36,13 @@ FAR = 5.0
 
 FEWEST = 25
 """Weights from which a tail can be told."""
+
+BOUNDED = 10.0
+"""Times the mean: weights below need no tail to be told, where they are many."""
+
+OFTEN, MOSTLY_MET = 5, 0.1
+"""How often a level of weights is met that is no surprise, and the share of Σ w² that others may
+hold."""
 ROUNDING = 1e-6
 
 
@@ -204,21 +211,29 @@ def trust(draws: Draws) -> Trust:
         return Trust(ess, math.inf, False, "no draw has any weight")
     k = pareto_k(log_weight)
     limit = min(1 - 1 / math.log10(n), MAX_PARETO_K) if n > 10 else 0.0
-    # a tail fitted to nearly equal weights has a shape, but no weight that could matter
-    even = n >= FEWEST and float(log_weight.max() - log_weight.logsumexp(0)) < 1 - math.log(n)
-    if even:
-        return Trust(ess, k, True, f"ESS {ess:.3f} is reliable: no weight is e times the mean")
+    # a tail fitted to bounded weights has a shape, but no weight that could matter
+    largest = math.exp(float(log_weight.max() - log_weight.logsumexp(0)) + math.log(n))
+    if n >= FEWEST and largest < most_times_mean(n):
+        why = f"ESS {ess:.3f} is reliable: no weight is more than {largest:.2g} times the mean"
+        return Trust(ess, k, True, why)
     if k <= limit:
         return Trust(ess, k, True, f"ESS {ess:.3f} is reliable (Pareto k {k:.2f})")
     why = f"ESS {ess:.3f} means nothing: Pareto k is {k:.2f}, above {limit:.2f} for {n:,} draws"
     return Trust(ess, k, False, why)
 
 
+def most_times_mean(n: int) -> float:
+    """What the largest of n weights may be, over their mean, for its tail not to matter: then the
+    largest holds a share of Σ w² below 4 %, or 1/3 of it where n is small."""
+    return max(math.e, min(BOUNDED, math.sqrt(n) / 5))
+
+
 def pareto_k(log_weight: Tensor) -> float:
     """The shape of the upper tail of the weights, infinite where there are too few to have one.
 
-    Weights on a few levels have no tail to fit; then it is -inf where no draw holds more than
-    1/√n of all weight, and infinite where one does.
+    Weights on levels, as those of few states have, need no tail where the levels that hold nearly
+    all of Σ w² have been met several times each: then it is -inf.  Where not, what was met once or
+    twice has company that was not met, and the tail is fitted to levels that are spread out.
     """
     ranked = log_weight[log_weight.isfinite()].sort(descending=True).values
     n = len(ranked)
@@ -227,14 +242,27 @@ def pareto_k(log_weight: Tensor) -> float:
     if n < FEWEST:
         return math.inf
     cutoff = math.floor(min(n / 5, 3 * math.sqrt(n)))  # the tail of Vehtari et al.
+    levels, counts = torch.unique_consecutive((ranked / ROUNDING).round(), return_counts=True)
     quartile = ranked[cutoff - 1 - cutoff // 4]  # the fit divides by its height above the cutoff
-    flat = ranked[0] == ranked[cutoff - 1]
-    if flat or float(quartile - ranked[cutoff]) < ROUNDING:
-        log_share = float(ranked[0] - ranked.logsumexp(0))
-        return -math.inf if log_share < -0.5 * math.log(n) else math.inf
+    tied = float(quartile - ranked[cutoff]) < ROUNDING
+    if tied or int((counts.cumsum(0) <= cutoff).sum()) < cutoff / 2:
+        held = counts * (2 * ROUNDING * (levels - levels[0])).exp()  # Σ w² of a level
+        if float(held[counts < OFTEN].sum() / held.sum()) < MOSTLY_MET:
+            return -math.inf
+        ranked = spread_out(levels * ROUNDING, counts)
     # it takes log likelihoods, of which the log weights are the negative
     _, k = array_stats.psislw(-ranked.cpu().numpy())
     return float(k)
+
+
+def spread_out(levels: Tensor, counts: Tensor) -> Tensor:
+    """Falling levels (m,) with each of their ``counts`` evenly over half of the way to the next
+    levels, up and down, (n,): a fit cannot have ties."""
+    middle = (levels[1:] + levels[:-1]) / 2
+    top, bottom = torch.cat([levels[:1], middle]), torch.cat([middle, levels[-1:]])
+    place = torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    share = (place + 0.5).to(levels) / counts.repeat_interleave(counts)
+    return torch.lerp(top.repeat_interleave(counts), bottom.repeat_interleave(counts), share)
 
 
 def weights_of(draws: Draws) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tcsis.basics.checks import check_counts, make_generator
 from tcsis.basics.clock import account
 from tcsis.basics.frozen import parse
+from tcsis.basics.memory import check_fits
 from tcsis.basics.threads import at_most
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
@@ -72,6 +73,7 @@ class Learned:
         to the target in that many, and serves any ``schedule`` and ``step`` of the reverse process.
         """
         check_counts(n=n, batch_size=batch_size or 1)
+        check_fits("n", n, self.target.num_sites, f" draws of {self.target.num_sites} sites")
         generator = generator or make_generator(seed, "reverse", self.target.device)
         method: Method[Any] = self.config.method
         with at_most(method.num_threads(self.module, self.target.free, batch_size or n)):

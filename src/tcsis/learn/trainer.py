@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from tcsis.basics.checks import check_integer
 from tcsis.basics.files import write_whole
+from tcsis.basics.locks import sole_writer
 from tcsis.basics.progress import progress_bar
+from tcsis.basics.signals import deferred
 from tcsis.learn import checkpoint, presets
 from tcsis.learn.budgets import FEW, RECOGNISED, new_budget
 from tcsis.learn.checkpoint import CHECKPOINT
@@ -53,7 +57,8 @@ def train(
     from probing a black box to the last evaluation; ``account`` of the model says what it bought,
     and one that pays for no training is refused.  With a ``folder``, metrics go to
     ``metrics.jsonl`` and the whole state to ``checkpoint`` every ``checkpoint_every`` seconds, from
-    where ``resume`` goes on.
+    where ``resume`` goes on.  Ctrl-C, SIGTERM and SIGHUP then wait until the step is made and the
+    state is saved; a second one does not.
     """
     budget = new_budget(time_budget)
     target = target.sketched_within(RECOGNISED * budget.limit)
@@ -63,18 +68,23 @@ def train(
             config = config.changed(num_steps=check_integer("steps", steps))
         run = Run(target, config, seed, budget)
         keeper = Keeper(run, None if folder is None else Path(folder), checkpoint_every)
-        if resume:
-            keeper.restore()
-        before = run.num_density_calls
-        show(0.0, "annealing")
-        try:
-            for _ in run.steps():
+        with keeper.sole():
+            if resume:
+                keeper.restore()
+            before = run.num_density_calls
+            show(0.0, "annealing")
+            run.start()
+            # what is saved is the state between two steps, from where all goes on as it would have
+            with keeper.whole_steps() as stopped:
                 run.num_density_calls = before + cost.densities
-                keeper.save_now_and_then()
-                show(run.progress, said(run.last_loss, run.history))
-        finally:
-            run.num_density_calls = before + cost.densities
-            keeper.save()
+                keeper.save()
+                for _ in run.steps():
+                    run.num_density_calls = before + cost.densities
+                    keeper.save_now_and_then()
+                    show(run.progress, said(run.last_loss, run.history))
+                    if stopped():
+                        break
+                keeper.save()
     learned = run.learned()
     if time_budget is not None:
         say(learned, time_budget, few=run.progress * FEW > run.by_steps, aloud=progress)
@@ -122,12 +132,20 @@ class Keeper:
     every: float
     last: float = field(default_factory=time.monotonic)
 
+    def sole(self) -> AbstractContextManager[Any]:
+        """The checkpoints for this process alone."""
+        return nullcontext() if self.folder is None else sole_writer(self.folder / CHECKPOINT)
+
+    def whole_steps(self) -> AbstractContextManager[Callable[[], bool]]:
+        """Signals wait for the end of a step, if there is a folder for the state to go to."""
+        return nullcontext(lambda: False) if self.folder is None else deferred()
+
     def save_now_and_then(self) -> None:
         if time.monotonic() - self.last > self.every:
             self.save()
 
     def save(self) -> None:
-        if self.folder is None or self.run.buffer.states is None:
+        if self.folder is None:
             return
         checkpoint.save(self.folder / CHECKPOINT, *self.run.state())
         lines = [json.dumps(record) + "\n" for record in self.run.history]

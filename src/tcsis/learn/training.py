@@ -30,7 +30,8 @@ from tcsis.learn.config import Config
 from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.learn.learned import Learned, from_checkpoint, load_weights
 from tcsis.learn.method import How, Method
-from tcsis.targets.base import Target
+from tcsis.targets.base import Target, uncounted
+from tcsis.targets.repeatable import check_repeatable
 from tcsis.targets.spec import describe
 
 WARM = 0.1
@@ -70,16 +71,21 @@ class Run:
 
     # -- the loop --------------------------------------------------------------------------------
 
-    def steps(self) -> Iterator[int]:
-        """Train to the end, yielding after every step."""
+    def start(self) -> None:
+        """Fill the buffer and fit what is fitted before training, unless that is done."""
         self.budget.lap("set-up")  # with the recognition of a black box
         if self.buffer.states is None:
             self.begin()
+
+    def steps(self) -> Iterator[int]:
+        """Train to the end, yielding after every step."""
+        self.start()
         with self.threads():
             self.num_evaluated, self.reserve = self.plan_evaluation()
-            self.exact = not self.step and self.starts_exact()
+            # of a run that is resumed, a record before any step says so already
+            self.exact = not self.step and (bool(self.history) or self.starts_exact())
             self.budget.lap("evaluation")
-            if self.exact:
+            if self.exact and not self.history:
                 self.evaluate()
         if self.exact:
             yield self.step
@@ -110,6 +116,8 @@ class Run:
         self.buffer.source = fit_source(self.buffer.source, self.known, self.budget)
         self.buffer.start(self.generator)
         self.budget.lap("annealing")
+        if self.target.opaque:
+            check_repeatable(self.target.free, self.buffer.all)
         with self.threads():
             self.method.prepare(self.model, self.known, self.buffer, self.generator)
         self.average.load_state_dict(self.model.state_dict())
@@ -231,8 +239,9 @@ class Run:
         }  # fmt: skip
         record |= self.both_tails(draws, generator)
         if exact.quick(self.target) and self.target.lattice is not None:
-            drawn = states_of(draws, self.target)
-            row = evaluate_states(drawn, None, self.reference, weighted=False)["correlation"]
+            with uncounted(self.target):  # no price of training, and paid once in a process
+                drawn = states_of(draws, self.target)
+                row = evaluate_states(drawn, None, self.reference, weighted=False)["correlation"]
             record |= {"error": row.error, "floor": row.floor}
         return record, draws
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -32,12 +32,14 @@ class Population(Draws):
 
     ``num_families`` of the first population have descendants in the last; ``log_z_error`` is
     √(Σ_f n_f²)/n over their sizes n_f, an estimate of the standard error of log Z that is good
-    while many families are alive and honest about it when few are.
+    while many families are alive and honest about it when few are.  ``family`` (replica,) names the
+    state of the first population from which a replica comes: those of one family are alike.
     """
 
     annealed_log_z: float = math.nan
     annealed_error: float = math.nan
     num_families: int = 0
+    family: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
 
     @property
     def log_z(self) -> float:
@@ -114,6 +116,7 @@ def population_annealing(
         annealed_log_z=log_z,
         annealed_error=float(sizes.square().sum().sqrt()) / n,
         num_families=int((sizes > 0).sum()),
+        family=family,
     )
 
 
@@ -126,5 +129,7 @@ def check_some_allowed(target: Target, log_weight: Tensor) -> None:
 
 
 def log_num_states(target: Target) -> float:
-    """log of the number of states, which is log Z at λ = 0."""
-    return target.num_sites * math.log(target.num_values)
+    """log of the number of states with values that sites can have, which is log Z at λ = 0."""
+    if target.possible is None:
+        return target.num_sites * math.log(target.num_values)
+    return float(target.possible.sum(1).double().log().sum())

@@ -14,8 +14,7 @@ from tcsis.basics.checks import check_integer, check_num_values
 from tcsis.targets.base import Target
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.recognition import recognise, seconds_to_recognise
-
-NUM_PROBES = 8
+from tcsis.targets.repeatable import NUM_PROBES, check_repeatable
 
 
 class CallableTarget(Target):
@@ -40,6 +39,10 @@ class CallableTarget(Target):
     def _log_density(self, x: Tensor) -> Tensor:
         values = self._call(x.reshape(-1, self.num_sites).to(self.function_device))
         return values.to(self.device, self.dtype).reshape(x.shape[:-1])
+
+    @property
+    def rounding(self) -> float:
+        return max(super().rounding, 2**8 * torch.finfo(self.function_dtype).eps)
 
     @cached_property
     def sketch(self) -> Target:
@@ -79,6 +82,7 @@ class CallableTarget(Target):
         ).to(self.function_device)
         values = self._call(states)
         self.function_dtype = values.dtype
+        check_repeatable(self, states.to(self.device))
         if self.relaxed is not None:
             one_hot = torch.nn.functional.one_hot(states, self.num_values)
             relaxed = self.relaxed_log_density(one_hot)

@@ -37,6 +37,7 @@ class Pairwise(Target):
 
     differentiable = True
     ratios_cost = 1.0
+    opaque = False
 
     def __init__(
         self,

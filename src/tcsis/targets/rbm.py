@@ -23,6 +23,7 @@ class RBM(Target):
 
     num_values = 2
     differentiable = True
+    opaque = False
 
     def __init__(
         self,

@@ -21,10 +21,20 @@ class Transformed(Target):
         self.lattice = target.lattice
         self.differentiable = target.differentiable
         self.device, self.dtype = target.device, target.dtype
+        self.possible = target.possible
+        self.site_names, self.value_names = target.site_names, target.value_names
 
     @property
     def ratios_cost(self) -> float:
         return self.target.ratios_cost
+
+    @property
+    def opaque(self) -> bool:
+        return self.target.opaque
+
+    @property
+    def rounding(self) -> float:
+        return self.target.rounding
 
     @property
     def site_cost(self) -> float:

@@ -16,8 +16,10 @@ def check_options(gates: GateOptions) -> None:
         raise ValueError(f"max-error is {gates.max_error}: expected a number above 0")
     if gates.min_ess is not None and not 0 < gates.min_ess <= 1:
         raise ValueError(f"min-ess is {gates.min_ess}: expected a share above 0, at most 1")
-    if gates.require is not None and level_of(gates.require) not in LEVELS[:2]:
-        raise ValueError(f"require is {gates.require!r}: expected 'trusted' or 'trusted-by-weight'")
+    if gates.require is not None and level_of(gates.require) not in LEVELS[:3]:
+        raise ValueError(
+            f"require is {gates.require!r}: expected 'trusted', 'trusted-by-weight' or 'unrefuted'"
+        )
 
 
 def check_target(gates: GateOptions, target: Target) -> None:

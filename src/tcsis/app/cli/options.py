@@ -78,8 +78,17 @@ class GateOptions:
     ] = None
     min_ess: Annotated[float | None, Option(help="smallest effective share of the draws")] = None
     require: Annotated[
-        str | None, Option(help="worst verdict to accept: trusted or trusted-by-weight")
+        str | None, Option(help="worst verdict to accept: trusted, trusted-by-weight or unrefuted")
     ] = None
+
+
+@dataclass(frozen=True)
+class TrustOptions:
+    """Whose code may run."""
+
+    trust_code: Annotated[
+        bool, Option("--trust-code", help="run the function that a folder from elsewhere names")
+    ] = False
 
 
 @dataclass(frozen=True)
