@@ -77,6 +77,7 @@ def network_row(name: str) -> list[str]:
         _, best = solved.most_probable()
     counts, plan = target.cardinalities, solved.plan
     least = least_chance(x, answers.site_marginals)
+    del solved  # not two of them in memory
     return [
         name, str(target.num_sites), f"{min(counts)}-{max(counts)}", f"{plan.width:.1f}",
         f"{plan.num_bytes / 2**20:,.0f}", f"{solving.seconds:.2f}", f"{drawing.seconds:.2f}",
