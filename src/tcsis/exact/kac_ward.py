@@ -127,9 +127,14 @@ def in_numbers_that_do(
     if not result.error <= TOLERATED:
         raise TooColdError(
             f"the couplings, up to {np.abs(beta).max():.3g}, are too cold for the Kac-Ward "
-            f"determinant: rounding moves log Z by about {result.error:.1g}; lower beta"
+            f"determinant: rounding moves log Z {amount(result.error)}; lower beta"
         )
     return result
+
+
+def amount(error: float) -> str:
+    """An error in words; one that is no number leaves nothing."""
+    return f"by about {error:.1g}" if error < 1 else "beyond recognition"
 
 
 @np.errstate(divide="ignore", invalid="ignore")  # a zero pivot makes the error NaN
