@@ -5,7 +5,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 
-import numba
 import pytest
 import torch
 from torch import nn
@@ -13,7 +12,6 @@ from torch import nn
 from tcsis.targets import RBM, Given, Ising, Pairwise, Potts, from_callable
 
 torch.set_num_threads(1)
-numba.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

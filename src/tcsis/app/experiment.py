@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numba
 import torch
 
 from tcsis import exact, mcmc
@@ -82,9 +81,6 @@ def set_threads(threads: int | None) -> None:
     if threads is None:
         return
     torch.set_num_threads(threads)
-    # numba sets its options at run time, where no checker sees them
-    most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    numba.set_num_threads(min(threads, most))
 
 
 # -- commands ------------------------------------------------------------------------------------

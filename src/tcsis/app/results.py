@@ -158,6 +158,7 @@ class TrainingPoint(Frozen):
     step: int | None = None
     loss: float | None = None
     error: float | None = None
+    floor: float | None = None
     ess: float | None = None
     elbo: float | None = None
     leak: float | None = None

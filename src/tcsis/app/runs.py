@@ -101,7 +101,6 @@ def read_environment(folder: Path) -> dict[str, str] | None:
 
 def environment() -> dict[str, str]:
     """What results may depend on beside the config."""
-    import numba
     import torch
 
     found = {"python": platform.python_version()}
@@ -109,8 +108,7 @@ def environment() -> dict[str, str]:
     found |= {
         "platform": platform.platform(),
         "cores": str(os.cpu_count()),
-        "torch_threads": str(torch.get_num_threads()),
-        "numba_threads": str(numba.get_num_threads()),
+        "threads": str(torch.get_num_threads()),
     }
     commit = find_commit()
     return found if commit is None else found | {"git": commit}

@@ -53,7 +53,8 @@ def write_draws(
             f"draws.x has shape {tuple(draws.x.shape)}: expected (n, d) or (chain, draw, site)"
         )
     attrs |= own_attributes(draws, target)
-    energy = target.energy(draws.x.to(target.device)).cpu()
+    # in float64 whatever the target computes in: differences of energies are what readers want
+    energy = target.to(dtype=torch.float64).energy(draws.x.to(target.device)).cpu()
     # in memory first: HDF5 itself does not survive a disk that is full
     content = io.BytesIO()
     with h5netcdf.File(content, "w") as file:

@@ -11,7 +11,8 @@ the tree to its next sites are all that Σ is needed for.  Bonds of either tree 
 the model: with t = 0 they change nothing.
 
 The probabilities of the choices multiply to that of the draw, which is known otherwise:
-log p̄ - log Z.  Draws in which the two differ by more than ``TOLERATED`` are refused.
+log p̄ - log Z.  Draws in which the two differ by more than ``TOLERATED`` are made again in
+double-doubles, and refused if that does not help.
 """
 
 from __future__ import annotations
@@ -111,31 +112,33 @@ class Planner:
 
 
 def draw(model: Planar, log_z: float, n: int, generator: torch.Generator) -> torch.Tensor:
-    """``n`` independent exact draws, (n, d) uint8."""
+    """``n`` independent exact draws, (n, d) uint8.  Those that rounding has spoilt are made again
+    in double-doubles, from the same random numbers."""
     planner, d = Planner(model), model.graph.num_sites
     made, drawn = planner.plan(DOUBLES), []
+    finer: Plan | None = None
     for chunk in torch.arange(n).split(max(1, UNIFORMS // d)):
         random = torch.rand(
             len(chunk), d, dtype=torch.float64, generator=generator, device=generator.device
         )
         uniform = random.cpu().numpy()
         spins, log_q = made.draw(uniform)
-        off = error(model, log_z, spins, log_q)
-        if not off <= TOLERATED and made.numbers is DOUBLES:
-            made = planner.plan(DOUBLE_DOUBLES)
-            spins, log_q = made.draw(uniform)
-            off = error(model, log_z, spins, log_q)
-        if not off <= TOLERATED:
-            raise TooColdError(
-                f"the couplings, up to {np.abs(model.beta).max():.3g}, are too cold for exact "
-                f"draws: rounding moves the log probability of one by {off:.1g}; lower beta"
-            )
+        spoilt = ~(errors(model, log_z, spins, log_q) <= TOLERATED)
+        if spoilt.any():
+            finer = planner.plan(DOUBLE_DOUBLES) if finer is None else finer
+            spins[spoilt], log_q[spoilt] = finer.draw(uniform[spoilt])
+            off = float(errors(model, log_z, spins, log_q).max())
+            if not off <= TOLERATED:
+                raise TooColdError(
+                    f"the couplings, up to {np.abs(model.beta).max():.3g}, are too cold for exact "
+                    f"draws: rounding moves the log probability of one by {off:.1g}; lower beta"
+                )
         drawn.append(torch.from_numpy((spins > 0).astype(np.uint8)))
     return torch.cat(drawn)
 
 
-def error(model: Planar, log_z: float, spins: np.ndarray, log_q: np.ndarray) -> float:
-    """The largest |log p - log q| of draws (n, d)."""
+def errors(model: Planar, log_z: float, spins: np.ndarray, log_q: np.ndarray) -> np.ndarray:
+    """|log p - log q| of draws (n, d), (n,)."""
     i, j = model.graph.edges.T
     log_density = model.constant + (spins[:, i] * spins[:, j]) @ model.beta
-    return float(np.abs(log_density - log_q - log_z).max())
+    return np.abs(log_density - log_q - log_z)

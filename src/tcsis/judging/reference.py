@@ -61,7 +61,7 @@ class Reference:
 
     @cached_property
     def truth(self) -> exact.Exact | None:
-        if not exact.solvable(self.target):
+        if not exact.affordable(self.target):
             return None
         with suppress(exact.TooColdError):
             return exact.solve(self.target)
@@ -70,7 +70,7 @@ class Reference:
     @cached_property
     def states(self) -> States | None:
         """Up to ``NUM_REFERENCE`` exact draws, the same ones every time."""
-        if not exact.drawable(self.target):
+        if not exact.quickly_drawable(self.target):
             return None
         n = min(NUM_REFERENCE, max(1000, REFERENCE_TOKENS // self.target.num_sites))
         with suppress(exact.TooColdError):

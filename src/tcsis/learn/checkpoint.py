@@ -35,6 +35,8 @@ TENSORS_FILE = "tensors.safetensors"
 DATA_FILE = "data.json"
 KEYS = ("format", "version", "tensors_sha256", "data_sha256", "data")
 
+CHECKPOINT = "checkpoint"
+"""The folder of a run where its checkpoints are."""
 NAME = re.compile(r"checkpoint-([0-9]+)")
 TEMPORARY = ".tmp-"
 
@@ -70,14 +72,16 @@ def save(folder: str | Path, tensors: dict[str, Tensor], data: dict[str, Any]) -
 
 
 def load(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the data of the newest checkpoint in ``folder``, or of ``folder`` itself.
+    """The tensors and the data of the newest checkpoint in ``folder``, which may be that of a
+    run, or of ``folder`` itself.
 
     A damaged checkpoint raises; an older one is never taken in its place.
     """
-    checkpoint = find(Path(folder))
+    checkpoint = find(Path(folder)) or find(Path(folder) / CHECKPOINT)
     if checkpoint is None:
         raise CheckpointError(
-            f"no checkpoint in {folder}: expected a folder that holds checkpoint-<number>"
+            f"no checkpoint in {folder}: expected a folder that holds checkpoint-<number>, or that "
+            "of a run"
         )
     document = read_document(checkpoint / DATA_FILE)
     tensors = read_tensors(checkpoint / TENSORS_FILE, document["tensors_sha256"])

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.basics.frozen import Frozen
+from tcsis.basics.threads import num_worthwhile
 from tcsis.draws import Draws
 from tcsis.learn.buffers import Buffer
 from tcsis.noise import UniformNoise
@@ -118,6 +119,19 @@ class Method(Frozen, ABC, Generic[Model]):
 
     @abstractmethod
     def sampler(self, model: Model, target: Target) -> ModelSampler: ...
+
+    def num_products(self, model: Model, target: Target) -> float:
+        """About how many products of numbers one state takes: those of every weight at every site,
+        unless a method says otherwise."""
+        return float(target.num_sites * sum(weights.numel() for weights in model.parameters()))
+
+    def num_threads(self, model: Model, target: Target, num_states: int) -> int:
+        """How many threads so many states at once are worth.  Of what a black box does nothing is
+        known: it has them all."""
+        known = target.sketch
+        if known.ratios_cost > known.num_sites:
+            return torch.get_num_threads()
+        return num_worthwhile(num_states * self.num_products(model, target))
 
     @abstractmethod
     def tiny(self) -> Method[Model]:

@@ -240,7 +240,7 @@ LINES = {
     "error at import": (["exact", "import.py:density", *OWN], "ZeroDivisionError"),
     "density that raises": (["exact", "good.py:raises", *OWN], "raised KeyError"),
     "density of a wrong shape": (["exact", "good.py:wrong_shape", *OWN], "of shape ()"),
-    "density of integers": (["exact", "good.py:integers", *OWN], "torch.int64"),
+    "density of complex numbers": (["exact", "good.py:complex_numbers", *OWN], "torch.complex"),
     "density of words": (["exact", "good.py:words", *OWN], "returned a str"),
     "density of nan": (["exact", "good.py:not_a_number", *OWN], "returned nan"),
     "density of infinity": (["exact", "good.py:infinite", *OWN], "returned inf"),
@@ -253,7 +253,7 @@ number = 3
 def density(x): return x.double().sum(-1)
 def raises(x): return {}["nothing"]
 def wrong_shape(x): return x.double().sum()
-def integers(x): return x.sum(-1)
+def complex_numbers(x): return x.sum(-1) * 1j
 def words(x): return "much"
 def not_a_number(x): return x.double().sum(-1) * float("nan")
 def infinite(x): return x.double().sum(-1) + float("inf")
@@ -446,7 +446,7 @@ def test_divergence(tmp_path: Path, tcsis_cli: Callable) -> None:
 
 
 def test_a_fault_of_our_own(tcsis_cli: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tcsis.app.cli.inspection.targets", lambda printing: 1 / 0)
+    monkeypatch.setattr("tcsis.app.cli.catalogue.targets", lambda printing: 1 / 0)
     outcome = tcsis_cli("targets")
     assert outcome.code == 1
     assert_one_line(outcome, "--debug shows where")

@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 import tcsis
+from tcsis.app.cli.environment import set_environment
 from tcsis.app.cli.failures import FINE, INTERRUPTED, RunInterruptedError, explain
 from tcsis.app.cli.options import (
     DrawOptions,
@@ -40,6 +41,7 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    set_environment(given)
     signals: list[int] = []
     try:
         with stoppable() as signals:
@@ -79,9 +81,9 @@ def doctor(printing: PrintOptions) -> int:
 @command
 def targets(printing: PrintOptions) -> int:
     """What can be sampled from, and how it is named."""
-    from tcsis.app.cli import inspection
+    from tcsis.app.cli import catalogue
 
-    return inspection.targets(printing)
+    return catalogue.targets(printing)
 
 
 @command

@@ -1,4 +1,4 @@
-"""The commands that look at what is there: targets, exact, evaluate, report, show."""
+"""The commands that look at what is there: exact, evaluate, report, show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tcsis.app.cli.options import (
     TargetOptions,
     TrustOptions,
 )
-from tcsis.app.cli.printing import Printer, as_data, print_result
+from tcsis.app.cli.printer import Printer
+from tcsis.app.cli.printing import as_data, print_result
 from tcsis.app.limits import check_limits
 from tcsis.app.report import write_report
 from tcsis.app.results import Result
@@ -35,47 +36,6 @@ from tcsis.judging.evaluation import evaluate as evaluate_draws
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT
 from tcsis.targets.base import Target
-from tcsis.targets.spec import KINDS
-
-EXAMPLES = {
-    "ising": "ising --side 4 --beta 0.4407",
-    "potts": "potts --side 6 --num-values 3 --beta 1.005",
-    "spin-glass": "spin-glass --side 8 --beta 1.0 --disorder bimodal --disorder-seed 3",
-    "sherrington-kirkpatrick": "sherrington-kirkpatrick --num-sites 20 --beta 0.5",
-    "pairwise": "pairwise couplings.npz",
-    "rbm": "rbm weights.npz",
-    "your own": "density.py:log_density --num-sites 12 --num-values 3",
-}
-
-
-def targets(printing: PrintOptions) -> int:
-    printer = Printer(printing)
-    table = Table(title="What can be sampled from", title_justify="left")
-    for name in ("target", "needs", "may have", "for example"):
-        table.add_column(name)
-    described = []
-    for name, example in EXAMPLES.items():
-        needs, may_have = arguments(name)
-        described.append({"name": name, "needs": needs, "may_have": may_have, "example": example})
-        table.add_row(name, " ".join(needs), " ".join(may_have), example)
-    printer.show(table)
-    printer.data({"targets": described})
-    return FINE
-
-
-def arguments(name: str) -> tuple[list[str], list[str]]:
-    """What a target needs, and what it may have, as options."""
-    if name not in KINDS:
-        return ["--num-sites", "--num-values"], ["--side", "--boundary"]
-    kind = KINDS[name]
-    if kind.tensors:
-        return ["FILE"], []
-    spelled = {"seed": "disorder_seed"}
-
-    def options(names: tuple[str, ...]) -> list[str]:
-        return ["--" + spelled.get(name, name).replace("_", "-") for name in names]
-
-    return options(kind.required), options(kind.optional)
 
 
 def exact(

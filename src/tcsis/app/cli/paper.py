@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tcsis.app.cli.failures import DIVERGED, FAULT, FINE, UNWRITTEN, RunInterruptedError
 from tcsis.app.cli.options import PrintOptions
-from tcsis.app.cli.printing import Printer
+from tcsis.app.cli.printer import Printer
 from tcsis.app.study import cells, output, table, workers
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import FULL, QUICK, Plan, Task, expected_seconds, expected_total

@@ -20,12 +20,13 @@ from tcsis.app.cli.options import (
     TargetOptions,
     TrustOptions,
 )
-from tcsis.app.cli.printing import Printer, as_data, print_result
+from tcsis.app.cli.printer import Printer
+from tcsis.app.cli.printing import as_data, print_result
+from tcsis.app.comparison import Comparison
 from tcsis.app.experiment import Job
 from tcsis.app.folders import Place
 from tcsis.app.limits import check_limits
 from tcsis.app.methods import name_methods
-from tcsis.app.results import Result
 from tcsis.app.settings import Command, Document, Settings
 from tcsis.basics.checks import MAX_SEED
 from tcsis.basics.files import WriteError
@@ -111,9 +112,13 @@ def perform(
 ) -> int:
     job = replace(job, progress=printer.lively)
     with opened as place:
-        result = experiment.run(job).result if place is None else run_in(place, job)
-    folder = None if place is None else place.folder
+        comparison = experiment.run(job) if place is None else run_in(place, job)
+    result, folder = comparison.result, None if place is None else place.folder
     print_result(printer, result, folder)
+    budget = getattr(job.settings.run, "time_budget", None)
+    if budget is not None and not job.progress:  # with a progress bar it has been said
+        for name, model in comparison.models.items():
+            printer.note(f"{name}: budget of {budget:g} s: {model.account}")
     missed = failures(result.methods[0], gates)
     code = GATE if missed else FINE
     where = None if folder is None else str(folder)
@@ -123,11 +128,11 @@ def perform(
     return code
 
 
-def run_in(place: Place, job: Job) -> Result:
+def run_in(place: Place, job: Job) -> Comparison:
     """Run in a folder; what ends a run early is told with what is left of it."""
     commands = repeat_commands(job.settings, place.folder)
     try:
-        return experiment.run(replace(job, folder=place.work, commands=commands)).result
+        return experiment.run(replace(job, folder=place.work, commands=commands))
     except KeyboardInterrupt:
         raise RunInterruptedError(how_to_go_on(job.settings, place)) from None
     except WriteError as error:
@@ -215,12 +220,15 @@ def check_names(chosen: Settings) -> None:
 
 
 def open_folder(chosen: Settings, options: FolderOptions) -> AbstractContextManager[Place | None]:
-    """The folder that was asked for; a new one under runs for training, which always keeps."""
+    """The folder that was asked for; a new one under runs for training and for draws
+    of a model, which are always kept."""
     if options.out is not None:
         how = {"resume": options.resume, "overwrite": options.overwrite}
         return folders.open_place(options.out, **how)
     if options.overwrite:
         raise ValueError("overwrite needs --out: expected the folder to replace")
+    if isinstance(chosen, settings.Sample):
+        return folders.open_place(runs.free_folder(RUNS, f"{Path(chosen.run.model).name}-sample"))
     if chosen.run.command != "train":
         return nullcontext()
     name = Path(chosen.target["name"].split(":")[0]).stem

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numba
 import torch
 
 from tcsis.app.study import cells
@@ -93,7 +92,6 @@ def prepare() -> None:
     """In a new process: one thread for the work, and one that ends the process with its parent,
     which may be killed before it can."""
     torch.set_num_threads(1)
-    numba.set_num_threads(1)
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
