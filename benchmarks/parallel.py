@@ -63,9 +63,10 @@ LEARNED = ("self-normalized", "unbiased")
 SETTINGS = [
     *[Setting(10, CRITICAL, m, seed, (24, 64, 128), 2_000) for seed in range(3) for m in LEARNED],
     *[
-        Setting(4, beta, m, 0, (24,), 10_000)
+        Setting(4, beta, m, seed, (24,), 20_000)
         for beta in (0.28, CRITICAL, 0.6)
         for m in ("exact", *LEARNED)
+        for seed in range(3)
     ],
 ]
 
@@ -93,7 +94,7 @@ def run(setting: Setting) -> dict[str, Any]:
     """Train, or take the exact denoiser, and draw in every way."""
     target, began = setting.target, time.process_time()
     if setting.method == "exact":
-        draw = exact_sampler(target, setting.num_draws)
+        draw = exact_sampler(target, setting.num_draws, 100 + setting.seed)
     else:
         model = tcsis.train(target, setting.method, seed=setting.seed, progress=False)
 
@@ -128,7 +129,7 @@ def measure(
 # -- the exact denoiser ---------------------------------------------------------------------------
 
 
-def exact_sampler(target: Ising, n: int) -> Callable[[str, int], Draws]:
+def exact_sampler(target: Ising, n: int, seed: int) -> Callable[[str, int], Draws]:
     noise = UniformNoise(2)
     denoiser = exact_denoiser(target, noise)
 
@@ -137,7 +138,7 @@ def exact_sampler(target: Ising, n: int) -> Callable[[str, int], Draws]:
         grid = schedules.uniform_grid(noise, round(calls / per_step))
         schedule = schedules.parallel(target.num_sites, grid)
         return reverse.sample(
-            target, denoiser, noise, schedule, make(target), n, seed=100, batch_size=2_000
+            target, denoiser, noise, schedule, make(target), n, seed=seed, batch_size=2_000
         )
 
     return draw
