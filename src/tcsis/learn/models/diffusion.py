@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.learn.models.symmetry import Symmetrise
-from tcsis.learn.nn.dense import DenseNet
+from tcsis.learn.nn.dense import DenseNet, through
 from tcsis.learn.nn.dit import zero_init
 from tcsis.learn.nn.features import time_features
 from tcsis.learn.nn.heads import SiteHead
@@ -81,8 +81,9 @@ class SpinNetwork(nn.Module):
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
         """gain(ᾱ)·field + NN, (b, d) and α (b, d) or (1, d) -> (b, d, 2)."""
         alpha = alpha.to(self.head.weight.dtype)
-        parts = x.split(IN_CACHE) if len(alpha) == 1 else [x]
-        said = torch.cat([self.head(self.features(part, alpha)) for part in parts])
+        parts = spins(x, alpha).split(IN_CACHE if len(alpha) == 1 else len(x))
+        layers = self.trunk.layers(alpha)
+        said = torch.cat([self.head(through(part, layers)) for part in parts])
         return self.with_field(said, x, alpha)
 
     def features(self, x: Tensor, alpha: Tensor) -> Tensor:
