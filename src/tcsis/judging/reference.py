@@ -19,9 +19,6 @@ NUM_REFERENCE = 20_000
 REFERENCE_TOKENS = 2**22
 """Of large states fewer draws do, down to a thousand: a draw of 64×64 spins takes 10 ms."""
 
-MAX_REFERENCE_SITES = 2**13
-"""Of larger states a thousand draws would take many minutes, and there are none."""
-
 REFERENCE_SEED = 7_051_971
 """Of those draws, one that nobody is likely to have drawn what is to be judged with."""
 
