@@ -48,7 +48,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "results" / "faults"
 NUM_TRIALS = 500
 DISK = "48m"
 LINE = [
-    "train", "ising", "--side", "3", "--beta", "0.4", "--preset", "tiny", "--steps", "120", "--n",
+    "train", "ising", "--side", "3", "--beta", "0.4", "--preset", "tiny", "--steps", "60", "--n",
     "100", "--set", "run.checkpoint_every=0", "--set", "train.num_evaluations=2", "--quiet",
     "--out", "run",
 ]  # fmt: skip
@@ -318,7 +318,7 @@ was, file by file.
 
 Wrong: {len(wrong)} of {len(trials)}.
 
-{listed}The run: `tcsis {" ".join(LINE)}`, whose state is written after each of its 120 steps.
+{listed}The run: `tcsis {" ".join(LINE)}`, whose state is written after each of its 60 steps.
 """
 
 

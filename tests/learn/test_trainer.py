@@ -218,9 +218,12 @@ def test_a_marginal_refuses_forbidden_states() -> None:
 
 @pytest.mark.parametrize("target", [ISING, OTHERS["graph"]], ids=["lattice", "graph"])
 def test_guided_walkers_and_the_buffer_train(target: Target) -> None:
-    """What is known without learning makes for a good sampler after a few steps already."""
+    """What is known without learning makes for a good sampler after a few steps already, with a
+    network that has it as skip terms."""
     guided = {"kind": "joint_guided", "num_chains": 4, "num_rungs": 4}
-    config = small(target, "unbiased", num_steps=5, of_method={"estimator": guided})
+    network = presets.site_network(target, width=8).model_dump()
+    of_method = {"estimator": guided, "network": network}
+    config = small(target, "unbiased", num_steps=5, of_method=of_method)
     assert quiet(target, config=config).sample(500).ess > 0.5
 
 

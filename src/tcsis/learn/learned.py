@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tcsis.basics.checks import check_counts, make_generator
 from tcsis.basics.clock import account
 from tcsis.basics.frozen import parse
+from tcsis.basics.locks import sole_writer
 from tcsis.basics.memory import check_fits
 from tcsis.basics.threads import at_most
 from tcsis.draws import Draws
@@ -131,7 +132,8 @@ class Learned:
     def save(self, folder: str | Path) -> Path:
         """Write the model and its target into a folder, for ``tcsis.load``."""
         tensors, described = tensors_of(self.module, self.target)
-        return checkpoint.save(folder, tensors, self.record(described))
+        with sole_writer(Path(folder)):
+            return checkpoint.save(folder, tensors, self.record(described))
 
     def record(self, described: dict[str, Any]) -> dict[str, Any]:
         """Everything but tensors, as plain data."""

@@ -19,6 +19,7 @@ import torch
 
 from tcsis.basics.checks import check_counts, check_integer, make_generator
 from tcsis.basics.frozen import parse
+from tcsis.basics.locks import sole_writer
 from tcsis.basics.progress import progress_bar
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
@@ -136,7 +137,8 @@ class Leaps:
             "leaps": self.config.model_dump(), "target": described, "history": self.history,
             "seconds": self.seconds, "num_density_calls": self.num_density_calls,
         }  # fmt: skip
-        return checkpoint.save(folder, tensors, record)
+        with sole_writer(Path(folder)):
+            return checkpoint.save(folder, tensors, record)
 
 
 def load(folder: str | Path, target: Target | None = None) -> Leaps:
