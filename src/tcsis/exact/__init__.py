@@ -4,6 +4,7 @@
 |-----------------|--------------------------------------------|----------------------------------|
 | enumeration     | any, V^d up to 2^22 for d free sites       | everything                       |
 | transfer matrix | 2-D lattice pairwise, V^width up to 2^14   | all but scores of noised states  |
+| elimination     | factors and pairs on graphs of small width | all but G(r) and magnetisation   |
 | Kaufman         | periodic 2-D Ising without field, any size | log Z and mean energy            |
 | Kac–Ward        | planar spins without field, any size       | log Z, energy, bonds, draws      |
 |                 | the same on a periodic 2-D lattice         | log Z, energy, bonds             |
@@ -20,8 +21,9 @@ from torch import Tensor
 
 from tcsis.basics.checks import check_integer, make_generator
 from tcsis.draws import Draws
-from tcsis.exact import kac_ward, kaufman, planar_draws, torus, transfer
+from tcsis.exact import elimination, kac_ward, kaufman, planar_draws, torus, transfer
 from tcsis.exact.correlation import lattice_correlation
+from tcsis.exact.elimination import MAX_BYTES, Elimination
 from tcsis.exact.enumeration import MAX_STATES, Enumeration
 from tcsis.exact.enumeration import applies as enumerable
 from tcsis.exact.kac_ward import TooColdError
@@ -31,13 +33,17 @@ from tcsis.targets.physics import Ising
 
 __all__ = [
     "Distribution",
+    "Elimination",
     "Enumeration",
     "Exact",
     "ExactSampler",
     "TooColdError",
+    "affordable",
     "denoiser",
     "draw",
     "drawable",
+    "most_probable",
+    "quickly_drawable",
     "sampler",
     "score",
     "solvable",
@@ -45,6 +51,8 @@ __all__ = [
 ]
 
 QUICK_ROW = 2**10
+MOST_SPINS, MOST_DRAWN_SPINS = 2**14, 2**12
+"""Of a model in the plane that is solved, or drawn from, without being asked for."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,8 @@ class Exact:
     """The exact answers for one target; what the ``method`` cannot give is None.
 
     ``mean_energy`` is E[-log p̄]; ``site_marginals`` (d, v); ``correlation`` is G(r) for
-    r = 0..max_distance of the lattice (see ``tcsis.exact.correlation``); ``bond_correlations`` (m,)
-    is E[s_i s_j] of the edges of a planar model without field.
+    r = 0..max_distance of the lattice (see ``tcsis.exact.correlation``); ``pair_same`` (m,) is
+    P(x_i = x_j) for the target's ``pairs``.
     """
 
     target: Target = field(repr=False)
@@ -74,18 +82,20 @@ class Exact:
     mean_energy: float
     site_marginals: Tensor | None = None
     correlation: Tensor | None = None
-    bond_correlations: Tensor | None = None
     enumeration: Enumeration | None = field(default=None, repr=False)
+    pair_same: Tensor | None = field(default=None, repr=False)
 
     @cached_property
     def magnetisation(self) -> Distribution | None:
         """The distribution of Σ_i s_i/d for V = 2; computed when first asked for."""
-        if self.target.num_values != 2 or self.method in ("kaufman", "kac-ward"):
+        if self.target.num_values != 2:
             return None
         if self.enumeration is not None:
             probabilities = self.enumeration.magnetisation
-        else:
+        elif self.method == "transfer matrix":
             probabilities = transfer.magnetisation(self.target)
+        else:
+            return None
         return Distribution(
             torch.linspace(-1, 1, self.target.num_sites + 1, dtype=torch.float64), probabilities
         )
@@ -93,12 +103,33 @@ class Exact:
 
 def drawable(target: Target) -> bool:
     """Whether ``draw`` works for the target."""
-    return enumerable(target) or transfer.applies(target) or kac_ward.applies(target)
+    return (
+        enumerable(target)
+        or transfer.applies(target)
+        or elimination.applies(target)
+        or kac_ward.applies(target)
+    )
 
 
 def solvable(target: Target) -> bool:
     """Whether ``solve`` works for the target."""
     return drawable(target) or kaufman.applies(target) or torus.read(target) is not None
+
+
+def affordable(target: Target) -> bool:
+    """Whether ``solve`` may be called without being asked for: elimination can take minutes, and is
+    then left to those who want it."""
+    if quickly_drawable(target) or kaufman.applies(target):
+        return True
+    small = target.num_sites <= MOST_SPINS
+    return small and (kac_ward.applies(target) or torus.read(target) is not None)
+
+
+def quickly_drawable(target: Target) -> bool:
+    """Whether ``draw`` may be called without being asked for."""
+    if enumerable(target) or transfer.applies(target) or elimination.quick(target):
+        return True
+    return target.num_sites <= MOST_DRAWN_SPINS and kac_ward.applies(target)
 
 
 def quick(target: Target) -> bool:
@@ -111,26 +142,22 @@ def quick(target: Target) -> bool:
 
 
 @lru_cache(maxsize=4)  # judging draws and drawing pictures of them ask again and again
-def solve(target: Target) -> Exact:
+def solve(target: Target, *, max_bytes: int = MAX_BYTES) -> Exact:
     """Exact log Z, mean energy, site marginals, G(r) and magnetisation, as far as they are known.
 
-    Raises a ``ValueError`` for a target that is too large for every exact method.
+    Raises a ``ValueError`` for a target that is too large for every exact method; elimination may
+    use ``max_bytes`` of memory.
     """
     if enumerable(target):
-        table = Enumeration(target)
-        marginals = table.site_marginals
-        g = None
-        if target.lattice is not None:
-            g = lattice_correlation(table.pair_same, marginals, target.lattice)
-        return Exact(
-            target, "enumeration", table.log_z, table.mean_energy, marginals, g, enumeration=table
-        )
+        return by_enumeration(target)
     if transfer.applies(target):
         result = transfer.solve(target)
         return Exact(
             target, "transfer matrix", result.log_z, result.mean_energy,
             result.site_marginals, result.correlation,
         )  # fmt: skip
+    if elimination.quick(target):
+        return by_elimination(target, max_bytes)
     if kaufman.applies(target):
         assert isinstance(target, Ising) and target.lattice is not None
         shape = target.lattice.shape
@@ -142,9 +169,13 @@ def solve(target: Target) -> Exact:
         return Exact(
             target, "kac-ward", found.log_z, found.mean_energy,
             site_marginals=kac_ward.site_marginals(target.num_sites),
-            bond_correlations=torch.from_numpy(found.correlations),
+            pair_same=torch.from_numpy(1 + found.correlations) / 2,
         )  # fmt: skip
-    raise ValueError(f"{too_large(target)}; use tcsis.mcmc for estimates of log Z and energy")
+    if elimination.applies(target, max_bytes):
+        return by_elimination(target, max_bytes)
+    raise ValueError(
+        f"{too_large(target, max_bytes)}; use tcsis.mcmc for estimates of log Z and energy"
+    )
 
 
 def without_field(target: Target) -> kac_ward.KacWardResult | None:
@@ -156,8 +187,27 @@ def without_field(target: Target) -> kac_ward.KacWardResult | None:
     return None
 
 
-def draw(target: Target, n: int, seed: int = 0) -> Draws:
-    """Independent exact draws, x (n, d) uint8, each with log_weight = log Z."""
+def by_elimination(target: Target, max_bytes: int) -> Exact:
+    answers = Elimination(target, max_bytes=max_bytes).answers()
+    return Exact(
+        target, "elimination", answers.log_z, answers.mean_energy, answers.site_marginals,
+        pair_same=answers.pair_same,
+    )  # fmt: skip
+
+
+def by_enumeration(target: Target) -> Exact:
+    table = Enumeration(target)
+    marginals, g, same = table.site_marginals, None, None
+    if target.lattice is not None:
+        g = lattice_correlation(table.pair_same, marginals, target.lattice)
+    if target.pairs is not None:
+        same = table.pair_same(*target.pairs.cpu().T)
+    return Exact(target, "enumeration", table.log_z, table.mean_energy, marginals, g, table, same)
+
+
+def draw(target: Target, n: int, seed: int = 0, *, max_bytes: int = MAX_BYTES) -> Draws:
+    """Independent exact draws, x (n, d) uint8, each with log_weight = log Z; elimination may use
+    ``max_bytes`` of memory."""
     n = check_integer("n", n)
     generator = make_generator(seed, "exact draws")
     start = time.perf_counter()
@@ -166,13 +216,30 @@ def draw(target: Target, n: int, seed: int = 0) -> Draws:
         x, log_z = table.draw(n, generator), table.log_z
     elif transfer.applies(target):
         x, log_z = transfer.draw(target, n, generator), transfer.log_z(target)
+    elif elimination.quick(target) or (
+        elimination.applies(target, max_bytes) and not kac_ward.applies(target)
+    ):
+        cliques = Elimination(target, max_bytes=max_bytes)
+        x, log_z = cliques.draw(n, generator), cliques.log_z
     elif (planar := kac_ward.read(target)) is not None:
         log_z = kac_ward.solve(planar).log_z
         x = planar_draws.draw(planar, log_z, n, generator)
     else:
-        raise ValueError(f"{too_large(target)}; use tcsis.mcmc.sample for draws")
+        raise ValueError(f"{too_large(target, max_bytes)}; use tcsis.mcmc.sample for draws")
     weight = torch.full((n,), log_z, dtype=torch.float64)
     return Draws(x, weight, seconds=time.perf_counter() - start).signed(target)
+
+
+def most_probable(target: Target, *, max_bytes: int = MAX_BYTES) -> tuple[Tensor, float]:
+    """A state that no other is more probable than, (d,), and its log density: by elimination, or
+    by enumeration where the target is no product of tables."""
+    if elimination.applies(target, max_bytes):
+        return Elimination(target, max_bytes=max_bytes).most_probable()
+    if enumerable(target):
+        table = Enumeration(target)
+        best = table.log_density.argmax()
+        return table.states(best), float(table.log_density[best])
+    raise ValueError(f"{too_large(target, max_bytes)}; use tcsis.mcmc for states of low energy")
 
 
 @dataclass(frozen=True)
@@ -218,11 +285,13 @@ def enumerate_states(target: Target) -> Enumeration:
     return Enumeration(target)
 
 
-def too_large(target: Target) -> str:
+def too_large(target: Target, max_bytes: int = MAX_BYTES) -> str:
     num_states = f"{target.num_values}^{len(target.free_sites)}"
     return (
         f"{target} with {num_states} states is too large: exact answers need V^d <= {MAX_STATES} "
         f"states, a 2-D lattice with V^width <= {transfer.MAX_ROW_STATES} (width 14 for V = 2), "
-        "a planar graph of spins without field or evidence, or, for log Z and energy alone, "
-        "spins without field or evidence on a periodic 2-D lattice"
+        "a product of tables that can be summed out site by site "
+        f"({elimination.obstacle(target, max_bytes)}), a planar graph of spins without field or "
+        "evidence, or, for log Z and energy alone, spins without field or evidence on a periodic "
+        "2-D lattice"
     )

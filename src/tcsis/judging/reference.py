@@ -19,9 +19,6 @@ NUM_REFERENCE = 20_000
 REFERENCE_TOKENS = 2**22
 """Of large states fewer draws do, down to a thousand: a draw of 64×64 spins takes 10 ms."""
 
-MAX_REFERENCE_SITES = 2**13
-"""Of larger states a thousand draws would take many minutes, and there are none."""
-
 REFERENCE_SEED = 7_051_971
 """Of those draws, one that nobody is likely to have drawn what is to be judged with."""
 
@@ -64,7 +61,7 @@ class Reference:
 
     @cached_property
     def truth(self) -> exact.Exact | None:
-        if not exact.solvable(self.target):
+        if not exact.affordable(self.target):
             return None
         with suppress(exact.TooColdError):
             return exact.solve(self.target)
@@ -73,7 +70,7 @@ class Reference:
     @cached_property
     def states(self) -> States | None:
         """Up to ``NUM_REFERENCE`` exact draws, the same ones every time."""
-        if self.target.num_sites > MAX_REFERENCE_SITES or not exact.drawable(self.target):
+        if not exact.quickly_drawable(self.target):
             return None
         n = min(NUM_REFERENCE, max(1000, REFERENCE_TOKENS // self.target.num_sites))
         with suppress(exact.TooColdError):

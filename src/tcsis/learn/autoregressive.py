@@ -135,7 +135,8 @@ class Autoregressive(Method[CausalLaw]):
             return model
         last = last_sites(known)
         sites = None if last is None else remaining(target.num_sites, last)
-        return CausalLaw(v, farthest_point(known, sites), last, labels, self.width)
+        order = farthest_point(known, sites)
+        return CausalLaw(v, order, last, labels, self.width, known.possible)
 
     def prepare(
         self, model: CausalLaw, target: Target, buffer: Buffer, generator: torch.Generator
@@ -151,6 +152,10 @@ class Autoregressive(Method[CausalLaw]):
 
     def sampler(self, model: CausalLaw, target: Target) -> AutoregressiveSampler:
         return AutoregressiveSampler(target, model)
+
+    def num_products(self, model: CausalLaw, target: Target) -> float:
+        """Every weight belongs to one site."""
+        return float(sum(weights.numel() for weights in model.parameters()))
 
     def tiny(self) -> Autoregressive:
         return self.model_copy(update={"width": 8})

@@ -21,16 +21,21 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from tcsis.basics.clock import seconds_each
 from tcsis.basics.frozen import Frozen, Positive
 from tcsis.draws import Draws, systematic_resample
 from tcsis.learn.models.last import complete
 from tcsis.mcmc import population_annealing, start_chains
 from tcsis.mcmc import sample as run_chains
-from tcsis.mcmc.allowed import allowed_states
+from tcsis.mcmc.allowed import allowed_states, uniform_states
 from tcsis.mcmc.gibbs import PairGibbs, SweepGibbs
 from tcsis.mcmc.kernel import InTurn, decide
 from tcsis.targets.base import Target
 
+FEWEST_REPLICAS, FEWEST_RUNGS = 256, 10
+"""The smallest population that is worth training with, however little time there is."""
+SHORTEST_TRIAL, LONGEST_TRIAL = 0.05, 0.5
+"""Seconds that a trial takes: in less it tells of little but the start of chains."""
 NUM_TRIED = 64
 """States at whose neighbours it is seen whether any are forbidden."""
 
@@ -48,6 +53,11 @@ class Source(Frozen, ABC):
     kind: str
     size: Positive
     every: Positive
+
+    def within(self, target: Target, seconds: float) -> tuple[Source, float]:
+        """The same, or a smaller one that fills a buffer in so many seconds, and how many that
+        takes; only what takes long has to say so."""
+        return self, 0.0
 
     @abstractmethod
     def start(self, target: Target, generator: torch.Generator) -> Tensor: ...
@@ -88,7 +98,7 @@ class Uniform(Source):
     every: Positive = 1
 
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
-        return noise(target, self.size, generator)
+        return uniform_states(target, self.size, generator)
 
     def refresh(
         self, target: Target, x: Tensor, model: SampleModel, generator: torch.Generator
@@ -138,7 +148,7 @@ class ModelAndNoise(Source):
     every: Positive = 50
 
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
-        return noise(target, self.size, generator)
+        return uniform_states(target, self.size, generator)
 
     def refresh(
         self, target: Target, x: Tensor, model: SampleModel, generator: torch.Generator
@@ -146,7 +156,7 @@ class ModelAndNoise(Source):
         choose = by_weight if self.resample else as_drawn
         new = choose(model(min(self.num_new, len(x)), generator), generator).to(target.device)
         random = torch.rand(len(new), 1, device=new.device, generator=generator) < self.noise_share
-        new = torch.where(random, noise(target, len(new), generator), new)
+        new = torch.where(random, uniform_states(target, len(new), generator), new)
         return replaced(x, new, generator)
 
 
@@ -163,6 +173,31 @@ class PopulationAnnealing(Source):
     steps_per_rung: Positive = 10
     every: Positive = 4
     num_moved: Positive | None = None
+
+    def within(self, target: Target, seconds: float) -> tuple[Source, float]:
+        """Sweeps are timed; where there are too many, replicas and sweeps are cut by about the same
+        factor, down to ``FEWEST_REPLICAS`` and ``FEWEST_RUNGS``."""
+        x = uniform_states(target, self.size, torch.Generator(target.device).manual_seed(0))
+        each = seconds_each(
+            lambda n: start_chains(target, "gibbs", x[:n], 0).advance(1), self.size,
+            patience=min(max(seconds / 50, SHORTEST_TRIAL), LONGEST_TRIAL),
+        )  # fmt: skip
+        sweeps = self.num_rungs * self.steps_per_rung
+        share = seconds / (self.size * sweeps * each)
+        if share >= 1:
+            return self, self.size * sweeps * each
+        size = min(self.size, max(FEWEST_REPLICAS, int(self.size * share**0.5)))
+        sweeps = min(sweeps, max(FEWEST_RUNGS, int(seconds / (size * each))))
+        size = min(size, max(FEWEST_REPLICAS, int(seconds / (sweeps * each))))
+        num_rungs = min(self.num_rungs, sweeps)
+        moved = max(1, int((self.num_moved or self.size) * share))
+        smaller = self.model_copy(
+            update={
+                "size": size, "num_rungs": num_rungs, "steps_per_rung": sweeps // num_rungs,
+                "num_moved": min(size, moved),
+            }
+        )  # fmt: skip
+        return smaller, size * sweeps * each
 
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
         x = allowed_states(target, self.size, generator)
@@ -190,11 +225,6 @@ AnySource = Annotated[
 # -- states ---------------------------------------------------------------------------------------
 
 
-def noise(target: Target, n: int, generator: torch.Generator) -> Tensor:
-    shape = (n, target.num_sites)
-    return torch.randint(target.num_values, shape, device=target.device, generator=generator)
-
-
 def replaced(x: Tensor, new: Tensor, generator: torch.Generator) -> Tensor:
     """The states with random ones replaced by new ones."""
     return x.index_copy(0, some(len(x), len(new), generator), new)
@@ -211,8 +241,10 @@ def as_drawn(draws: Draws, generator: torch.Generator) -> Tensor:
 
 def moves_within(target: Target, x: Tensor) -> str | InTurn:
     """Sweeps of single sites, and of pairs where a neighbour of states x (n, d) is forbidden."""
-    free = target.log_ratios(x[:NUM_TRIED]).isfinite().all()
-    return "gibbs" if bool(free) else InTurn((SweepGibbs(), PairGibbs()))
+    free = target.log_ratios(x[:NUM_TRIED]).isfinite()
+    if target.possible is not None:  # a value that a site does not have forbids no move
+        free = free | ~target.possible.to(free.device)
+    return "gibbs" if bool(free.all()) else InTurn((SweepGibbs(), PairGibbs()))
 
 
 def by_weight(draws: Draws, generator: torch.Generator) -> Tensor:

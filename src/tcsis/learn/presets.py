@@ -18,8 +18,10 @@ from tcsis.learn.preconditioning import CrowdTerm
 from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
 from tcsis.learn.unbiased import Unbiased
+from tcsis.mcmc.compiled import compiles
 from tcsis.reverse.schedules import last_sites
 from tcsis.targets.base import Target
+from tcsis.targets.factors import Factors
 from tcsis.targets.pairwise import Pairwise
 
 MethodName = Literal["autoregressive", "any-time", "self-normalized", "unbiased"]
@@ -163,24 +165,21 @@ def self_normalized(target: Target) -> Config:
 
 def unbiased(target: Target) -> Config:
     """The same with joint estimates, which train marginal and denoiser without bias."""
-    base, few = self_normalized(target), target.num_sites <= 20
+    base, few, dense = self_normalized(target), target.num_sites <= 20, sees_all_alike(target)
     assert isinstance(base.method, SelfNormalized)
-    coloured = target.colouring is not None and few
+    coloured = target.colouring is not None and few and not dense
     method = Unbiased(
-        network=site_network(target, width=16),
+        network=base.method.network,
         estimator=JointColoured(num_samples=64)
         if coloured
-        else JointGuided(num_chains=8, num_rungs=12),
+        else JointGuided(num_chains=8, num_rungs=6 if few else 12),
         preconditioning=CrowdTerm(),
         noise_eps=1e-3,
         step=base.method.step,
         num_calls=base.method.num_calls,
     )
-    return base.model_copy(
-        update={
-            "method": method, "optimisation": Optimisation(), "num_steps": 400 if few else 500,
-        }
-    )  # fmt: skip
+    num_steps = (1_000 if few else 1_500) if dense else (400 if few else 500)
+    return base.model_copy(update={"method": method, "num_steps": num_steps})
 
 
 # -- paper ----------------------------------------------------------------------------------------
@@ -241,12 +240,15 @@ def paper_run(
 
 def annealed_population(target: Target) -> PopulationAnnealing:
     """A sweep of the whole population often where sweeps are compiled, of a part where each site
-    costs densities."""
-    if isinstance(target, Pairwise):
+    costs densities, or pairs of sites have to move."""
+    hard = isinstance(target, Factors) and target.forbids_more
+    if compiles(target) and not hard:
         return PopulationAnnealing(size=4_096, every=4)
-    num_rungs, steps_per_rung = 40, 2
+    num_rungs, steps_per_rung = (20, 2) if hard else (40, 2)
     sweeps = num_rungs * steps_per_rung * target.num_sites * target.num_values
-    size = max(256, min(2_048, MOST_DENSITIES // sweeps))
+    if hard:  # pairs of sites have V² states
+        sweeps *= 1 + target.num_values
+    size = max(256, min(2_048, (MOST_DENSITIES >> 3 if hard else MOST_DENSITIES) // sweeps))
     return PopulationAnnealing(
         size=size, num_rungs=num_rungs, steps_per_rung=steps_per_rung, every=8, num_moved=256
     )
@@ -256,7 +258,7 @@ def site_network(target: Target, width: int) -> AnyTrunk:
     """A network for any times that fits the target's sites."""
     if target.lattice is not None and len(target.lattice.shape) <= 3:
         return Convolutions(width=width, depth=4)
-    if isinstance(target, Pairwise) and target.colouring is not None:
+    if target.pairs is not None and target.colouring is not None:
         return GraphTransformer(width=2 * width, depth=3)
     return Transformer(width=2 * width, depth=3)
 
