@@ -12,6 +12,7 @@ from tcsis.learn import budgets, presets, trainer
 from tcsis.learn.buffers import FEWEST_REPLICAS, FEWEST_RUNGS, PopulationAnnealing
 from tcsis.learn.training import Run
 from tcsis.targets import Ising, Target, from_callable
+from tcsis.targets.base import counting
 
 ISING = Ising(3, 0.4)
 
@@ -136,9 +137,13 @@ def test_densities_of_recognition_are_counted() -> None:
 
     target = from_callable(log_density, 6, 2)
     calls.clear()
-    model = tcsis.train(target, preset="tiny", steps=2, progress=False)
-    assert isinstance(target.sketch, tcsis.targets.Pairwise)
-    assert model.num_density_calls == sum(calls)
+    with counting(target) as cost:
+        assert isinstance(target.sketch, tcsis.targets.Pairwise)
+    assert cost.densities == sum(calls) > 1_000
+    other = from_callable(log_density, 6, 2)
+    model = tcsis.train(other, preset="tiny", steps=2, progress=False)
+    again = tcsis.train(other, preset="tiny", steps=2, progress=False)
+    assert model.num_density_calls == again.num_density_calls + cost.densities
 
 
 def test_recognition_is_left_out_where_it_would_take_too_long() -> None:
