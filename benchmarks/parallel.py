@@ -70,10 +70,12 @@ LEARNED = ("self-normalized", "unbiased")
 SETTINGS = [
     *[Setting(10, CRITICAL, m, seed, (24, 64, 128), 2_000) for seed in range(3) for m in LEARNED],
     *[
-        Setting(4, beta, m, seed, (24,), 20_000)
+        setting
         for beta in (0.28, CRITICAL, 0.6)
-        for m in ("exact", *LEARNED)
-        for seed in range(3)
+        for setting in (
+            Setting(4, beta, "exact", 0, (24,), 200_000),
+            *[Setting(4, beta, m, seed, (24,), 20_000) for m in LEARNED for seed in range(3)],
+        )
     ],
 ]
 
@@ -228,7 +230,10 @@ def page(cells: list[dict[str, Any]]) -> str:
     head = (
         "# All sites at one time\n\nWritten by `python benchmarks/parallel.py`; draws a second and "
         "training are of one core, in seconds of the processor.  Error is the mean error of "
-        "the correlations as drawn, beside the floor that perfect draws of this number have.\n\n"
+        "the correlations as drawn, beside the floor that perfect draws of this number have.  "
+        "`exact` is the exact denoiser, the limit of what a network can do with a step; with "
+        "200,000 draws, for a few heavy weights decide: at β = 0.6, second order, eight runs of "
+        "20,000 have an ESS of 0.86 to 0.93.\n\n"
         "| setting | training s | step | calls | ESS | var log w | log Z error | error | floor "
         "| draws/s |\n|---|---|---|---|---|---|---|---|---|---|\n"
     )
