@@ -4,6 +4,7 @@
 |-----------------|--------------------------------------------|----------------------------------|
 | enumeration     | any, V^d up to 2^22 for d free sites       | everything                       |
 | transfer matrix | 2-D lattice pairwise, V^width up to 2^14   | all but scores of noised states  |
+| elimination     | factors and pairs on graphs of small width | all but G(r) and magnetisation   |
 | Kaufman         | periodic 2-D Ising without field, any size | log Z and mean energy            |
 """
 
@@ -18,8 +19,9 @@ from torch import Tensor
 
 from tcsis.basics.checks import check_integer, make_generator
 from tcsis.draws import Draws
-from tcsis.exact import kaufman, transfer
+from tcsis.exact import elimination, kaufman, transfer
 from tcsis.exact.correlation import lattice_correlation
+from tcsis.exact.elimination import MAX_BYTES, Elimination
 from tcsis.exact.enumeration import MAX_STATES, Enumeration
 from tcsis.exact.enumeration import applies as enumerable
 from tcsis.noise import Time, UniformNoise
@@ -28,12 +30,15 @@ from tcsis.targets.physics import Ising
 
 __all__ = [
     "Distribution",
+    "Elimination",
     "Enumeration",
     "Exact",
     "ExactSampler",
+    "affordable",
     "denoiser",
     "draw",
     "drawable",
+    "most_probable",
     "sampler",
     "score",
     "solvable",
@@ -60,7 +65,8 @@ class Exact:
     """The exact answers for one target; what the ``method`` cannot give is None.
 
     ``mean_energy`` is E[-log p̄]; ``site_marginals`` (d, v); ``correlation`` is G(r) for
-    r = 0..max_distance of the lattice (see ``tcsis.exact.correlation``).
+    r = 0..max_distance of the lattice (see ``tcsis.exact.correlation``); ``pair_same`` (m,) is
+    P(x_i = x_j) for the target's ``pairs``.
     """
 
     target: Target = field(repr=False)
@@ -70,16 +76,19 @@ class Exact:
     site_marginals: Tensor | None = None
     correlation: Tensor | None = None
     enumeration: Enumeration | None = field(default=None, repr=False)
+    pair_same: Tensor | None = field(default=None, repr=False)
 
     @cached_property
     def magnetisation(self) -> Distribution | None:
         """The distribution of Σ_i s_i/d for V = 2; computed when first asked for."""
-        if self.target.num_values != 2 or self.method == "kaufman":
+        if self.target.num_values != 2:
             return None
         if self.enumeration is not None:
             probabilities = self.enumeration.magnetisation
-        else:
+        elif self.method == "transfer matrix":
             probabilities = transfer.magnetisation(self.target)
+        else:
+            return None
         return Distribution(
             torch.linspace(-1, 1, self.target.num_sites + 1, dtype=torch.float64), probabilities
         )
@@ -87,12 +96,19 @@ class Exact:
 
 def drawable(target: Target) -> bool:
     """Whether ``draw`` works for the target."""
-    return enumerable(target) or transfer.applies(target)
+    return enumerable(target) or transfer.applies(target) or elimination.applies(target)
 
 
 def solvable(target: Target) -> bool:
     """Whether ``solve`` works for the target."""
     return drawable(target) or kaufman.applies(target)
+
+
+def affordable(target: Target) -> bool:
+    """Whether ``solve``, and ``draw`` where there are draws, may be called without being asked for:
+    elimination can take minutes, and is then left to those who want it."""
+    known = enumerable(target) or transfer.applies(target) or kaufman.applies(target)
+    return known or elimination.quick(target)
 
 
 def quick(target: Target) -> bool:
@@ -105,23 +121,25 @@ def quick(target: Target) -> bool:
 
 
 @lru_cache(maxsize=4)  # judging draws and drawing pictures of them ask again and again
-def solve(target: Target) -> Exact:
+def solve(target: Target, *, max_bytes: int = MAX_BYTES) -> Exact:
     """Exact log Z, mean energy, site marginals, G(r) and magnetisation, as far as they are known.
 
-    Raises a ``ValueError`` for a target that is too large for every exact method.
+    Raises a ``ValueError`` for a target that is too large for every exact method; elimination may
+    use ``max_bytes`` of memory.
     """
     if enumerable(target):
-        table = Enumeration(target)
-        marginals = table.site_marginals
-        g = None
-        if target.lattice is not None:
-            g = lattice_correlation(table.pair_same, marginals, target.lattice)
-        return Exact(target, "enumeration", table.log_z, table.mean_energy, marginals, g, table)
+        return by_enumeration(target)
     if transfer.applies(target):
         result = transfer.solve(target)
         return Exact(
             target, "transfer matrix", result.log_z, result.mean_energy,
             result.site_marginals, result.correlation,
+        )  # fmt: skip
+    if elimination.applies(target, max_bytes):
+        answers = Elimination(target, max_bytes=max_bytes).answers()
+        return Exact(
+            target, "elimination", answers.log_z, answers.mean_energy, answers.site_marginals,
+            pair_same=answers.pair_same,
         )  # fmt: skip
     if kaufman.applies(target):
         assert isinstance(target, Ising) and target.lattice is not None
@@ -130,11 +148,24 @@ def solve(target: Target) -> Exact:
             target, "kaufman",
             kaufman.log_z(shape, target.beta), kaufman.mean_energy(shape, target.beta),
         )  # fmt: skip
-    raise ValueError(f"{too_large(target)}; use tcsis.mcmc for estimates of log Z and energy")
+    raise ValueError(
+        f"{too_large(target, max_bytes)}; use tcsis.mcmc for estimates of log Z and energy"
+    )
 
 
-def draw(target: Target, n: int, seed: int = 0) -> Draws:
-    """Independent exact draws, x (n, d) uint8, each with log_weight = log Z."""
+def by_enumeration(target: Target) -> Exact:
+    table = Enumeration(target)
+    marginals, g, same = table.site_marginals, None, None
+    if target.lattice is not None:
+        g = lattice_correlation(table.pair_same, marginals, target.lattice)
+    if target.pairs is not None:
+        same = table.pair_same(*target.pairs.cpu().T)
+    return Exact(target, "enumeration", table.log_z, table.mean_energy, marginals, g, table, same)
+
+
+def draw(target: Target, n: int, seed: int = 0, *, max_bytes: int = MAX_BYTES) -> Draws:
+    """Independent exact draws, x (n, d) uint8, each with log_weight = log Z; elimination may use
+    ``max_bytes`` of memory."""
     n = check_integer("n", n)
     generator = make_generator(seed, "exact draws")
     start = time.perf_counter()
@@ -143,10 +174,25 @@ def draw(target: Target, n: int, seed: int = 0) -> Draws:
         x, log_z = table.draw(n, generator), table.log_z
     elif transfer.applies(target):
         x, log_z = transfer.draw(target, n, generator), transfer.log_z(target)
+    elif elimination.applies(target, max_bytes):
+        cliques = Elimination(target, max_bytes=max_bytes)
+        x, log_z = cliques.draw(n, generator), cliques.log_z
     else:
-        raise ValueError(f"{too_large(target)}; use tcsis.mcmc.sample for draws")
+        raise ValueError(f"{too_large(target, max_bytes)}; use tcsis.mcmc.sample for draws")
     weight = torch.full((n,), log_z, dtype=torch.float64)
     return Draws(x, weight, seconds=time.perf_counter() - start).signed(target)
+
+
+def most_probable(target: Target, *, max_bytes: int = MAX_BYTES) -> tuple[Tensor, float]:
+    """A state that no other is more probable than, (d,), and its log density: by elimination, or
+    by enumeration where the target is no product of tables."""
+    if elimination.applies(target, max_bytes):
+        return Elimination(target, max_bytes=max_bytes).most_probable()
+    if enumerable(target):
+        table = Enumeration(target)
+        best = table.log_density.argmax()
+        return table.states(best), float(table.log_density[best])
+    raise ValueError(f"{too_large(target, max_bytes)}; use tcsis.mcmc for states of low energy")
 
 
 @dataclass(frozen=True)
@@ -192,11 +238,12 @@ def enumerate_states(target: Target) -> Enumeration:
     return Enumeration(target)
 
 
-def too_large(target: Target) -> str:
+def too_large(target: Target, max_bytes: int = MAX_BYTES) -> str:
     num_states = f"{target.num_values}^{len(target.free_sites)}"
     return (
         f"{target} with {num_states} states is too large: exact answers need V^d <= {MAX_STATES} "
         f"states, a 2-D lattice with V^width <= {transfer.MAX_ROW_STATES} (width 14 for V = 2), "
-        "or, for log Z and energy alone, a periodic Ising lattice of any size without field or "
-        "evidence"
+        "a product of tables that can be summed out site by site "
+        f"({elimination.obstacle(target, max_bytes)}), or, for log Z and energy alone, a periodic "
+        "Ising lattice of any size without field or evidence"
     )

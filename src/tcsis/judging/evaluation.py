@@ -124,14 +124,20 @@ class Comparison:
         rows = [self.energy(), self.sites()]
         if self.target.lattice is not None:
             rows.append(self.correlation())
-        elif self.target.pairs is not None and len(self.target.pairs):
-            rows.append(self.pairs(self.target.pairs))
+        if self.compares_pairs() and self.target.pairs is not None and len(self.target.pairs):
+            rows.append(self.pairs(self.target.pairs.cpu()))
         if self.target.num_values == 2:
             rows.append(self.magnetisation())
         rows += [self.modes(), self.energy_histogram()]
         if self.truth is not None and self.truth.enumeration is not None:
             rows.append(self.states())
         return rows
+
+    def compares_pairs(self) -> bool:
+        """Whether pairs say what G(r) does not: where there is none, or none that is exact."""
+        if self.target.lattice is None:
+            return True
+        return self.truth is not None and self.truth.method == "elimination"
 
     def energy(self) -> Row:
         estimate = metrics.mean(self.drawn.energies, self.weights)
@@ -163,10 +169,11 @@ class Comparison:
         v = self.target.num_values
         estimate = metrics.pair_correlations(self.x, v, edges, self.weights)
         truth = None
-        if self.truth is not None and self.truth.enumeration is not None:
-            same = self.truth.enumeration.pair_same(*edges.T)
-            marginals = self.truth.enumeration.site_marginals
-            truth = metrics.connected(same, marginals[edges[:, 0]], marginals[edges[:, 1]])
+        if self.truth is not None and self.truth.pair_same is not None:
+            marginals = self.truth.site_marginals
+            assert marginals is not None
+            ends = marginals[edges[:, 0]], marginals[edges[:, 1]]
+            truth = metrics.connected(self.truth.pair_same, *ends)
         terms = metrics.connected_terms(self.reference.x, edges, self.reference.marginals)
         return self.of_means("pair correlations", estimate, truth, metrics.deviation(terms))
 

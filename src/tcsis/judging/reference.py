@@ -57,12 +57,12 @@ class Reference:
 
     @cached_property
     def truth(self) -> exact.Exact | None:
-        return exact.solve(self.target) if exact.solvable(self.target) else None
+        return exact.solve(self.target) if exact.affordable(self.target) else None
 
     @cached_property
     def states(self) -> States | None:
         """``NUM_REFERENCE`` exact draws, the same ones every time."""
-        if not exact.drawable(self.target):
+        if not (exact.affordable(self.target) and exact.drawable(self.target)):
             return None
         drawn = exact.draw(self.target, NUM_REFERENCE, seed=REFERENCE_SEED)
         return States(self.target, drawn.x.long())

@@ -98,15 +98,11 @@ def class_law(target: Target, noise: UniformNoise, x_t: Tensor, t: Tensor, sites
 
 
 def class_terms(target: Target, x: Tensor, sites: Tensor) -> Tensor:
-    """log p̄(x with site i set to v) for sites of one class, (b, d) -> (b, k, v): as it is for a
-    single site, where some values may be forbidden, and less log p̄(x) for several."""
-    if len(sites) == 1:
-        there = x.repeat(target.num_values, 1, 1)
-        there[:, :, sites] = torch.arange(target.num_values, device=x.device)[:, None, None]
-        return target.log_density(there).double().T[:, None]
-    ratios = target.log_ratios(x).double()
-    check_states("the log ratios of the target are", x, ratios.flatten(1))
-    return ratios[:, sites]
+    """``Target.class_terms``, once they are known to be numbers, or -inf for what is forbidden."""
+    terms = target.class_terms(x, sites)
+    unforbidden = terms.where(~terms.isneginf(), 0.0)
+    check_states("the log ratios of the target are", x, unforbidden.flatten(1))
+    return terms
 
 
 def class_log_ratio(

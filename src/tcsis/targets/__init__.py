@@ -2,6 +2,7 @@
 
 from tcsis.targets.base import Cost, Symmetries, Target, counting
 from tcsis.targets.callable import from_callable
+from tcsis.targets.factors import Factors
 from tcsis.targets.given import Given
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.pairwise import Pairwise
@@ -12,6 +13,7 @@ from tcsis.targets.transformed import Scaled, Tilted
 __all__ = [
     "RBM",
     "Cost",
+    "Factors",
     "Given",
     "Ising",
     "Lattice",

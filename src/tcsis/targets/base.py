@@ -70,6 +70,11 @@ class Target(ABC):
     differentiable: bool = False
     allowed: Tensor | None = None
     """States (n, d) that are known to be allowed, for targets where they are rare."""
+    possible: Tensor | None = None
+    """Which values a site can have at all, (d, v), on the CPU; None where every site has all."""
+    site_names: tuple[str, ...] | None = None
+    value_names: tuple[tuple[str, ...], ...] | None = None
+    """Names of the sites and of the values that each of them has, where there are any."""
 
     _cost: Cost | None = None
 
@@ -140,7 +145,13 @@ class Target(ABC):
         """
         from tcsis.targets.given import Given  # itself a Target, so it cannot come first
 
-        return Given(self, read_known(evidence, mask, self.num_sites, self.num_values))
+        return Given(self, self.read_known(evidence, mask))
+
+    def read_known(
+        self, evidence: Mapping[int, int] | Tensor, mask: Tensor | None = None
+    ) -> KnownSites:
+        """What ``given`` is told, checked."""
+        return read_known(evidence, mask, self.num_sites, self.num_values)
 
     def restrict(self, known: KnownSites) -> Target:
         """log p̄ with the ``known`` values in place, as a target on the free sites alone."""
@@ -175,6 +186,25 @@ class Target(ABC):
         x = self.check(x)
         self.count(sites.numel() * self.site_cost)
         return self._log_ratios_at(x, sites)
+
+    def class_terms(self, x: Tensor, sites: Tensor) -> Tensor:
+        """log p̄ as a function of sites (k,) that do not interact, (b, d) -> (b, k, v) float64:
+        log p̄(x with these sites at u) = Σ_i class_terms[i, u_i] + class_rest.
+
+        Of a single site it is the density itself, whose values may be forbidden; several take
+        ratios, and so a state x that is allowed.
+        """
+        if len(sites) > 1:
+            return self.log_ratios(x)[:, sites].double()
+        there = x.repeat(self.num_values, 1, 1)
+        there[:, :, sites] = torch.arange(self.num_values, device=x.device)[:, None, None]
+        return self.log_density(there).double().T[:, None]
+
+    def class_rest(self, x: Tensor, sites: Tensor) -> Tensor:
+        """What ``class_terms`` leaves of the log density, (b, d) -> (b,) float64."""
+        if len(sites) > 1:
+            return self.log_density(x).double()
+        return torch.zeros(len(x), dtype=torch.float64, device=x.device)
 
     def taylor_log_ratios(self, x: Tensor) -> Tensor:
         """First-order estimate of ``log_ratios``, ∂f/∂z[i,v] - ∂f/∂z[i,x_i] at the one-hot z of x,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tcsis.targets.base import Cost, Target
-from tcsis.targets.known import KnownSites, read_known
+from tcsis.targets.known import KnownSites
 from tcsis.targets.recognition import leads_inside
 from tcsis.targets.transformed import Transformed
 
@@ -50,7 +50,7 @@ class Given(Transformed):
 
     def given(self, evidence: Mapping[int, int] | Tensor, mask: Tensor | None = None) -> Given:
         """The target given these sites too."""
-        more = read_known(evidence, mask, self.num_sites, self.num_values)
+        more = self.target.read_known(evidence, mask)
         before = dict(self.known.pairs)
         for site, value in more.pairs:
             if before.get(site, value) != value:

@@ -5,7 +5,8 @@
     load_pairwise(path)     -> a target from a user's .npz or .json file
 
 The models of physics are a few numbers, such as ``{"name": "ising", "side": 4, "beta": 0.44}``; a
-pairwise target and an RBM are their tensors; a function cannot be saved and has to be passed again.
+pairwise target, a factor model and an RBM are their tensors; a function cannot be saved and has to
+be passed again.
 What is known of a target stands in its spec as ``"given": "3=1,17=0"``.
 """
 
@@ -15,7 +16,7 @@ import json
 import operator
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -26,6 +27,7 @@ import torch
 from torch import Tensor
 
 from tcsis.targets.base import Target
+from tcsis.targets.factors import Factors
 from tcsis.targets.given import Given
 from tcsis.targets.known import parse_known
 from tcsis.targets.lattice import Lattice
@@ -39,12 +41,18 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class Kind:
-    """A class of targets and what makes one: arguments in the spec, and tensors."""
+    """A class of targets and what makes one: arguments in the spec, and tensors, for the class or
+    for a function of it."""
 
     target: type[Target]
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
+    maker: Callable[..., Target] | None = None
+
+    @property
+    def make(self) -> Callable[..., Target]:
+        return self.target if self.maker is None else self.maker
 
 
 KINDS = {
@@ -56,6 +64,12 @@ KINDS = {
         Pairwise,
         optional=("constant", "side", "boundary"),
         tensors=("edges", "couplings", "fields"),
+    ),
+    "factors": Kind(
+        Factors,
+        optional=("constant", "site_names", "value_names"),
+        tensors=("scope_sizes", "scope_sites", "log_tables", "cardinalities"),
+        maker=Factors.from_arrays,
     ),
     "rbm": Kind(RBM, optional=("constant",), tensors=("weights", "visible_bias", "hidden_bias")),
 }
@@ -79,7 +93,8 @@ def describe(target: Target) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if target.lattice is None:
         names = tuple(argument for argument in names if argument not in ("side", "boundary"))
     arguments = {argument: read_argument(target, argument) for argument in names}
-    tensors = {tensor: getattr(target, tensor) for tensor in kind.tensors}
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    tensors = {tensor: torch.as_tensor(getattr(target, tensor)) for tensor in kind.tensors}
     return {"name": name, **arguments, "dtype": name_dtype(target)}, tensors
 
 
@@ -108,7 +123,7 @@ def build(spec: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> Tar
         arguments["dtype"] = DTYPES[arguments["dtype"]]
     if kind.target is Pairwise:
         arguments["lattice"] = take_lattice(arguments)
-    return kind.target(**tensors, **arguments)
+    return kind.make(**tensors, **arguments)
 
 
 def find_name(target: Target) -> str:
@@ -137,6 +152,10 @@ def read_argument(target: Target, name: str) -> Any:
         shape = target.lattice.shape
         return shape[0] if len(shape) == 2 and shape[0] == shape[1] else list(shape)
     value = getattr(target, name)
+    if name == "site_names" and value is not None:
+        return list(value)
+    if name == "value_names" and value is not None:
+        return [list(names) for names in value]
     return operator.index(value) if name == "seed" else value  # which may be one of numpy's
 
 

@@ -21,6 +21,8 @@ class Transformed(Target):
         self.lattice = target.lattice
         self.differentiable = target.differentiable
         self.device, self.dtype = target.device, target.dtype
+        self.possible = target.possible
+        self.site_names, self.value_names = target.site_names, target.value_names
 
     @property
     def ratios_cost(self) -> float:

@@ -20,8 +20,7 @@ def log_summed(target: Target, x: Tensor, last: Tensor | None) -> Tensor:
     p̄(x)·Π_{i in last} Σ_v p̄(x with i set to v)/p̄(x)."""
     if last is None:
         return target.log_density(x).double()
-    summed = log_sum(class_terms(target, x, last)).sum(1)
-    return summed if len(last) == 1 else summed + target.log_density(x).double()
+    return log_sum(class_terms(target, x, last)).sum(1) + target.class_rest(x, last)
 
 
 def last_law(target: Target, x: Tensor, last: Tensor) -> Tensor:
