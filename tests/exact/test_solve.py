@@ -157,8 +157,8 @@ def test_large_lattices_have_kaufman() -> None:
     "call",
     [
         lambda: exact.solve(SherringtonKirkpatrick(30, 1.0)),
-        lambda: exact.solve(Ising((3, 3, 3), 0.2)),
-        lambda: exact.solve(SpinGlass(16, 1.0)),
+        lambda: exact.solve(Ising((6, 6, 6), 0.2)),
+        lambda: exact.solve(SpinGlass(20, 1.0)),
         lambda: exact.draw(Ising(16, 0.4), 10),
         lambda: exact.score(
             Ising(10, 0.4), UniformNoise(2), torch.zeros(1, 100, dtype=torch.long), 0.5

@@ -41,6 +41,9 @@ MAX_BYTES = 2**32
 QUICK_WORK = 2**27
 """Entries of all cliques together that take a few seconds."""
 
+MANY_EDGES = 2**16
+"""Edges that are not looked at one by one where their number says enough."""
+
 CHUNK = 2**16
 """States drawn at a time."""
 
@@ -59,8 +62,8 @@ def plan_or_obstacle(target: Target, max_bytes: int) -> Plan | str:
     free, limit = target.free, math.log2(max_bytes / 8)
     try:
         if isinstance(free, Pairwise):
-            # a graph of n sites and width w has at most w·n edges, and these may be many
-            if len(free.edges) > limit * free.num_sites:
+            # a graph of n sites and width w has at most w·n edges
+            if len(free.edges) > max(MANY_EDGES, limit * free.num_sites):
                 raise Wide(len(free.edges) / free.num_sites)
             plan = find_plan(free.edges.tolist(), [free.num_values] * free.num_sites, limit)
         elif isinstance(free, Factors):

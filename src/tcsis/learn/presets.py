@@ -244,11 +244,14 @@ def paper_run(
 def annealed_population(target: Target) -> PopulationAnnealing:
     """A sweep of the whole population often where sweeps are compiled, of a part where each site
     costs densities, or pairs of sites have to move."""
-    if compiles(target) and not (isinstance(target, Factors) and target.forbids_more):
+    hard = isinstance(target, Factors) and target.forbids_more
+    if compiles(target) and not hard:
         return PopulationAnnealing(size=4_096, every=4)
-    num_rungs, steps_per_rung = 40, 2
+    num_rungs, steps_per_rung = (20, 2) if hard else (40, 2)
     sweeps = num_rungs * steps_per_rung * target.num_sites * target.num_values
-    size = max(256, min(2_048, MOST_DENSITIES // sweeps))
+    if hard:  # pairs of sites have V² states
+        sweeps *= 1 + target.num_values
+    size = max(256, min(2_048, (MOST_DENSITIES >> 3 if hard else MOST_DENSITIES) // sweeps))
     return PopulationAnnealing(
         size=size, num_rungs=num_rungs, steps_per_rung=steps_per_rung, every=8, num_moved=256
     )
