@@ -171,9 +171,9 @@ class Target(ABC):
     def given(self, evidence: Mapping[Any, Any] | Tensor, mask: Tensor | None = None) -> Given:
         """The target given the values of some sites: log p̄(x) where x has them, -inf elsewhere.
 
-        ``target.given({site: value, ...})``, by number or by name, or ``target.given(x, mask)`` with tokens x (d,) and
-        a boolean mask (d,), True where x is known.  Draws are whole states with these values in
-        place, and log Z(given) - log Z is the log probability of the evidence.
+        ``target.given({site: value, ...})``, by number or by name, or ``target.given(x, mask)``
+        with tokens x (d,) and a boolean mask (d,), True where x is known.  Draws are whole states
+        with these values in place, and log Z(given) - log Z is the log probability of the evidence.
         """
         from tcsis.targets.given import Given  # itself a Target, so it cannot come first
 

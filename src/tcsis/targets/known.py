@@ -154,7 +154,7 @@ def as_integer(what: str, value: Any) -> int:
 
 
 def parse_numbers(text: Any) -> dict[int, int]:
-    """``3=1,17=0`` as a value for each known site, by number alone, as ``KnownSites`` are written."""
+    """``3=1,17=0`` as a value for each known site, by number alone, as they are saved."""
     try:
         return {int(site): int(value) for site, value in parse_known(text).items()}
     except ValueError:

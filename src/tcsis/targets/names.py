@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from torch import Tensor
+
+NUMERAL = re.compile(r"[+-]?\d{1,18}")
 
 
 @dataclass(frozen=True)
@@ -27,19 +30,7 @@ class Names:
         """Names once they are known to be different, and as many as there should be."""
         if sites is not None:
             sites = read_names("site_names", sites, len(value_counts))
-        if values is not None:
-            if not isinstance(values, str) and all(isinstance(name, str) for name in values):
-                values = [values] * len(value_counts)  # the same at every site
-            if isinstance(values, str) or len(values) != len(value_counts):
-                raise ValueError(
-                    f"value_names has {len(values)} entries: expected the names of its values for "
-                    f"each of {len(value_counts)} sites"
-                )
-            values = tuple(
-                read_names(f"value_names of site {site}", names, count)
-                for site, (names, count) in enumerate(zip(values, value_counts, strict=True))
-            )
-        return cls(sites, values)
+        return cls(sites, None if values is None else read_value_names(values, value_counts))
 
     def describe(self) -> dict[str, Any]:
         """As plain data, from which ``of`` makes them: nothing where there are none."""
@@ -61,8 +52,8 @@ class Names:
         )
 
     def number(self, evidence: Any) -> Any:
-        """Evidence as {site: value}.  A string is a name where there is such a name, or else a
-        number in digits; what is no mapping stays as it is."""
+        """Evidence as {site: value}.  A string is a name, or the digits of a number where no name
+        is made of digits; what is no mapping stays as it is."""
         if not isinstance(evidence, Mapping):
             return evidence
         known: dict[Any, Any] = {}
@@ -99,15 +90,33 @@ def find(name: Any, names: tuple[str, ...] | None, what: str) -> Any:
         return name
     if names is not None and name in names:
         return names.index(name)
-    try:
+    if NUMERAL.fullmatch(name) and not any(map(NUMERAL.fullmatch, names or ())):
         return int(name)
-    except ValueError:
-        pass
     if names is None:
         raise ValueError(f"given has {name!r} for {what}: expected a number, for it has no names")
     near = get_close_matches(name, names, n=1, cutoff=0)
     listing = ", ".join(names) if len(names) <= 8 else f"one of {len(names)} names"
-    raise ValueError(f"given has {name!r} for {what}: expected {listing}; did you mean {near[0]!r}?")
+    raise ValueError(
+        f"given has {name!r} for {what}: expected {listing}; did you mean {near[0]!r}?"
+    )
+
+
+def read_value_names(
+    values: Sequence[str] | Sequence[Sequence[str]], value_counts: Sequence[int]
+) -> tuple[tuple[str, ...], ...]:
+    """Names for the values of every site; one list of names is for all sites alike."""
+    expected = f"expected the names of its values for each of {len(value_counts)} sites"
+    if isinstance(values, str):
+        raise ValueError(f"value_names is {values!r}: {expected}")
+    if all(isinstance(name, str) for name in values) and len(set(value_counts)) == 1:
+        same = read_names("value_names", [str(name) for name in values], value_counts[0])
+        return (same,) * len(value_counts)
+    if len(values) != len(value_counts):
+        raise ValueError(f"value_names has {len(values)} entries: {expected}")
+    return tuple(
+        read_names(f"value_names of site {site}", names, count)
+        for site, (names, count) in enumerate(zip(values, value_counts, strict=True))
+    )
 
 
 def read_names(what: str, names: Sequence[str], count: int) -> tuple[str, ...]:
