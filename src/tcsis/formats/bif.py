@@ -212,8 +212,11 @@ def read_body(tokens: Tokens, network: Network, name: str, parents: list[str]) -
             table[:, absent] = numbers(tokens, shape[0]).reshape(-1, 1)
         elif word == "(":
             states = tokens.words(")", "the state of a parent")
-            row = (slice(None), *indices(tokens, network, parents, states))
-            table[row] = numbers(tokens, shape[0])
+            at = indices(tokens, network, parents, states)
+            rows = np.moveaxis(table, 0, -1)  # a view, the variable last
+            if not np.isnan(rows[at]).all():
+                raise tokens.place.refuse("the row is there already", "each row once")
+            rows[at] = numbers(tokens, shape[0])
         else:
             raise tokens.place.refuse(f"{shown(word)} stands here", "table, (states) or }")
     check_sums(tokens.place, name, table)

@@ -63,7 +63,7 @@ def from_qubo(qubo: Any, *, beta: float = 1.0, offset: float = 0.0) -> Pairwise:
         return from_pairs(qubo, beta, offset)
     if hasattr(qubo, "tocoo"):
         matrix = qubo.tocoo()
-        shape, entries = matrix.shape, (matrix.row, matrix.col, matrix.data)
+        shape, row, column, values = matrix.shape, matrix.row, matrix.col, matrix.data
     else:
         try:
             dense = np.asarray(qubo, dtype=float)
@@ -72,11 +72,10 @@ def from_qubo(qubo: Any, *, beta: float = 1.0, offset: float = 0.0) -> Pairwise:
                 f"qubo is a {type(qubo).__name__}: expected a square array, a scipy.sparse matrix "
                 "or a dictionary {(i, j): q}"
             ) from None
-        shape = dense.shape
-        entries = (*np.nonzero(np.atleast_2d(dense)), dense[np.nonzero(dense)])
+        shape, places = dense.shape, np.nonzero(np.atleast_2d(dense))
+        row, column, values = places[0], places[1], np.atleast_2d(dense)[places]
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         raise ValueError(f"qubo has shape {shape}: expected a square of at least one site")
-    row, column, values = entries
     return from_entries(row, column, values, shape[0], beta, offset)
 
 
@@ -121,14 +120,10 @@ def from_dqm(dqm: Any, *, beta: float = 1.0) -> Pairwise | Factors:
         ) from None
     target = from_cases(starts, linear, row, column, biases, float(offset), beta)
     variables = list(labels)
-    cases = getattr(dqm, "get_cases", None)
-    named = None if cases is None else [label_values(cases(variable)) for variable in variables]
-    return target.named(label(variables), named)
-
-
-def label_values(cases: Any) -> tuple[str, ...]:
-    cases = list(cases)
-    return label(cases) or tuple(str(case) for case in cases)
+    cases = [list(dqm.get_cases(variable)) for variable in variables]
+    named = any(label(own) is not None for own in cases)
+    values = [label(own) or [str(case) for case in own] for own in cases] if named else None
+    return target.named(label(variables), values)
 
 
 def from_cases(

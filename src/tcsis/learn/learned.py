@@ -90,7 +90,7 @@ class Learned:
         )  # fmt: skip
 
     def given(
-        self, evidence: Mapping[int, int] | Tensor, mask: Tensor | None = None
+        self, evidence: Mapping[Any, Any] | Tensor, mask: Tensor | None = None
     ) -> Conditional:
         """The same model given the values of some sites, as for ``target.given``, without training:
         what a model of the any-time method is good for."""

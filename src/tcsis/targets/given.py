@@ -19,7 +19,6 @@ from torch import Tensor
 
 from tcsis.targets.base import Cost, Target
 from tcsis.targets.known import MOST_SHOWN, KnownSites
-from tcsis.targets.names import Names
 from tcsis.targets.recognition import leads_inside
 from tcsis.targets.transformed import Transformed
 
@@ -118,7 +117,7 @@ class Given(Transformed):
 
     def __repr__(self) -> str:
         shown = repr(self.known)
-        if self.names != Names() and len(self.known.pairs) <= MOST_SHOWN:
+        if self.names and len(self.known.pairs) <= MOST_SHOWN:
             pairs = [(self.names.show(i), self.names.show_value(i, v)) for i, v in self.known.pairs]
             shown = repr(dict(pairs))
         return f"{self.target}.given({shown})"

@@ -43,6 +43,9 @@ class Names:
             described["value_names"] = rows[0] if shared else rows
         return described
 
+    def __bool__(self) -> bool:
+        return self.sites is not None or self.values is not None
+
     def among(self, sites: Tensor) -> Names:
         """Those of some sites, (n,)."""
         chosen = sites.tolist()
@@ -82,6 +85,10 @@ class Names:
         """A value of a site as a user knows it."""
         names = self.values_of(site)
         return str(value) if names is None or value >= len(names) else names[value]
+
+    def tell(self, site: int, value: int) -> str:
+        """That a site has a value, in words."""
+        return f"site {self.show(site)} has the value {self.show_value(site, value)}"
 
 
 def find(name: Any, names: tuple[str, ...] | None, what: str) -> Any:
