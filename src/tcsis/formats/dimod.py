@@ -51,7 +51,10 @@ def to_bqm(target: Pairwise, *, beta: float = 1.0) -> Any:
     pairs = [(labels[i], labels[j]) for i, j in target.edges.tolist()]
     couplings = dict(zip(pairs, (-strength / beta).tolist(), strict=True))
     linear = dict(zip(labels, (-fields / beta).tolist(), strict=True))
-    bqm = dimod.BinaryQuadraticModel(linear, couplings, -constant / beta, "SPIN")
+    bqm = dimod.BinaryQuadraticModel("SPIN")
+    bqm.add_linear_from(linear)  # in their order, before pairs bring them in another
+    bqm.add_quadratic_from(couplings)
+    bqm.offset = -constant / beta
     binary = target.value_names is not None and set(target.value_names) == {BINARY}
     return bqm.change_vartype(dimod.BINARY, inplace=False) if binary else bqm
 

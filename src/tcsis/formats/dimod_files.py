@@ -20,7 +20,15 @@ import numpy as np
 
 from tcsis.formats.dimod import from_cases, from_entries
 from tcsis.formats.models import BINARY, SPIN, label, quadratic
-from tcsis.formats.text import MAX_SITES, Place, check_entries, read_bytes, read_lines, read_text
+from tcsis.formats.text import (
+    MAX_SITES,
+    MAX_SIZE,
+    Place,
+    check_entries,
+    read_bytes,
+    read_lines,
+    read_text,
+)
 from tcsis.targets.factors import Factors
 from tcsis.targets.pairwise import Pairwise
 
@@ -169,8 +177,8 @@ def as_dtype(place: Place, header: dict[str, Any], name: str, allowed: tuple[str
 
 
 def check_finite(place: Place, *parts: Any) -> None:
-    if not all(np.isfinite(part).all() for part in parts):
-        raise place.refuse("a bias is not finite", "finite numbers")
+    if not all((np.abs(part) <= MAX_SIZE).all() for part in parts):
+        raise place.refuse("a bias is too large or not finite", f"numbers of at most {MAX_SIZE:g}")
 
 
 def read_archive(place: Place, content: bytes) -> dict[str, np.ndarray]:

@@ -101,7 +101,7 @@ def independent_set(graph: Any, *, fugacity: float = 1.0, weight: str = "weight"
     apart = np.array([[0.0, 0.0], [0.0, -np.inf]])
     own = math.log(fugacity) * edges.site_weights
     factors = [((i, j), apart) for i, j in edges.pairs.tolist()]
-    fields = [((site,), np.array([0.0, gain])) for site, gain in enumerate(own)]
+    fields = [((site,), np.array([0.0, gain])) for site, gain in enumerate(own) if gain]
     counts = [2] * edges.num_sites
     check_memory([*factors, *fields], counts)
     target = Factors([*factors, *fields], counts)

@@ -15,6 +15,8 @@ MAX_BYTES = 2**28
 MAX_SITES = 2**20
 MAX_ENTRIES = 2**24
 """Of all tables of a target together."""
+MAX_SIZE = 1e30
+"""Of a number."""
 SHOWN = 40
 """Characters of a word that a refusal repeats."""
 
@@ -42,13 +44,13 @@ class Place:
         return number
 
     def number(self, word: str, name: str) -> float:
-        """A word as a finite number."""
+        """A word as a number that sums of single precision can hold."""
         try:
             number = float(word)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number):
-            raise self.refuse(f"{name} is {shown(word)}", "a finite number")
+        if not abs(number) <= MAX_SIZE:
+            raise self.refuse(f"{name} is {shown(word)}", f"a number of at most {MAX_SIZE:g}")
         return number
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tcsis.basics.checks import check_integer, check_num_values
 from tcsis.targets.base import Target
@@ -54,15 +55,19 @@ class CallableTarget(Target):
         if self.relaxed is None:
             return super().relaxed_log_density(z)
         flat = z.reshape(-1, self.num_sites, self.num_values)
-        values = self.relaxed(flat.to(self.function_device, self.function_dtype))
+        with evaluating(self.relaxed):
+            values = self.relaxed(flat.to(self.function_device, self.function_dtype))
         return values.to(self.device, self.dtype).reshape(z.shape[:-2])
 
     @torch.no_grad()
     def _call(self, states: Tensor) -> Tensor:
         # a copy, for functions that turn tokens into spins in place
-        values = self.function(states.clone())
+        with evaluating(self.function):
+            values = self.function(states.clone())
         if not isinstance(values, Tensor):
             values = as_tensor(values)
+        if values.shape == (len(states), 1):  # as the last layer of a network gives them
+            values = values.squeeze(1)
         self._check_values(values, states)
         return values
 
@@ -119,6 +124,7 @@ def from_callable(
 ) -> Target:
     """A target from a function of (n, d) int64 tokens that returns (n,) values of log p̄.
 
+    A ``torch.nn.Module`` is such a function, asked in evaluation mode; (n, 1) will do as well.
     -inf forbids a state; NaN and +inf are refused, naming the state.  The function runs on
     ``device`` in whatever precision it likes; its values are passed on in float64.  ``relaxed``, a
     differentiable function of (n, d, v) weights in that precision that agrees with ``log_density``
@@ -152,6 +158,21 @@ def check_allowed(target: Target, x: Tensor) -> Tensor:
         )
         raise ValueError(f"allowed has {which}: expected states where log_density is finite")
     return x
+
+
+@contextmanager
+def evaluating(function: object) -> Iterator[None]:
+    """A ``torch.nn.Module`` in evaluation mode, without dropout and the like, and then as it was:
+    a density does not depend on chance, nor on the other states of a batch."""
+    parts = list(function.modules()) if isinstance(function, nn.Module) else []
+    before = [part for part in parts if part.training]
+    for part in before:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in before:
+            part.training = True
 
 
 def as_tensor(values: object) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -132,6 +133,6 @@ def read_names(what: str, names: Sequence[str], count: int) -> tuple[str, ...]:
     if len(names) != count:
         raise ValueError(f"{what} has {len(names)} names: expected {count}")
     if len(set(names)) < count:
-        again = next(name for name in names if list(names).count(name) > 1)
+        again = next(name for name, times in Counter(names).items() if times > 1)
         raise ValueError(f"{what} has {again!r} twice: expected different names")
     return tuple(names)
