@@ -10,7 +10,14 @@ from typer.main import get_command
 from tcsis.app.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("tutorial.md", "your-own-density.md", "factors.md", "evidence.md", "report.md", "choosing.md")
+GUIDES = (
+    "tutorial.md",
+    "your-own-density.md",
+    "factors.md",
+    "evidence.md",
+    "report.md",
+    "choosing.md",
+)
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in GUIDES)]
 EXPECTED = {
     "README.md": ["15.5222", "exact by enumeration", "as they come, "],

@@ -26,6 +26,8 @@ UNKNOWN = {AMINO_ACIDS: set("XBZJOU"), "-ACGU": set("N"), "-ACGT": set("N")}
 """Letters for what was not told apart; they are read as gaps."""
 MAX_WIDTH = 3_000
 """Of sites times values: its square is the number of couplings to fit."""
+MAX_SEQUENCES = 2**15
+"""Each of which is compared with all others."""
 CHUNK = 1_024
 
 
@@ -41,13 +43,23 @@ class Alignment:
         """(n, d·v) in float64."""
         return one_hot(self.x, len(self.alphabet)).double().flatten(1)
 
-    def weights(self, identity: float = 0.8) -> Tensor:
-        """1 over the number of sequences that agree at that share of the sites or more, (n,)."""
+    def weights(self, identity: float | None = 0.8) -> Tensor:
+        """1 over the number of sequences that agree at that share of the sites or more, (n,); all
+        alike where that is None."""
+        if identity is None:
+            return torch.ones(len(self.x), dtype=torch.float64)
+        if not 0 < identity <= 1:
+            raise ValueError(f"identity is {identity!r}: expected a share of sites, or None")
+        if len(self.x) > MAX_SEQUENCES:
+            raise ValueError(
+                f"there are {len(self.x)} sequences to compare with each other: expected at most "
+                f"{MAX_SEQUENCES}; take some of them, or identity=None"
+            )
         whole, d = self.one_hot().float(), self.x.shape[1]
         close = [(rows @ whole.T >= identity * d - 1e-3).sum(1) for rows in whole.split(CHUNK)]
         return 1 / torch.cat(close).double()
 
-    def frequencies(self, identity: float = 0.8) -> Tensor:
+    def frequencies(self, identity: float | None = 0.8) -> Tensor:
         """Weighted frequencies of the values at every site, (d, v)."""
         weights = self.weights(identity)
         mean = weights @ self.one_hot() / weights.sum()
@@ -59,7 +71,7 @@ def read_fasta(
     *,
     coupling_penalty: float = 0.01,
     field_penalty: float = 0.01,
-    identity: float = 0.8,
+    identity: float | None = 0.8,
     steps: int = 200,
 ) -> Pairwise:
     """The Potts model of an alignment in a FASTA file; see ``fit_potts``."""
@@ -129,11 +141,13 @@ def fit_potts(
     *,
     coupling_penalty: float = 0.01,
     field_penalty: float = 0.01,
-    identity: float = 0.8,
+    identity: float | None = 0.8,
+    weights: Tensor | None = None,
     steps: int = 200,
 ) -> Pairwise:
     """The minimiser that the head of this module names, by L-BFGS from zero: λ_J and λ_h are the
-    penalties.  Values are named by the letters of the alphabet."""
+    penalties.  ``weights`` (n,) of the sequences stand in for those by ``identity``.  Values are
+    named by the letters of the alphabet."""
     d, v = alignment.x.shape[1], len(alignment.alphabet)
     if d * v > MAX_WIDTH:
         raise ValueError(
@@ -143,15 +157,16 @@ def fit_potts(
     for name, penalty in (("coupling_penalty", coupling_penalty), ("field_penalty", field_penalty)):
         if not penalty > 0:
             raise ValueError(f"{name} is {penalty!r}: expected a number above 0")
-    z, weights = alignment.one_hot(), alignment.weights(identity)
-    weights = weights / weights.sum()
+    z = alignment.one_hot()
+    told = alignment.weights(identity) if weights is None else weights.double()
+    shares = told / told.sum()
     apart = 1 - torch.kron(torch.eye(d), torch.ones(v, v)).double()  # no site with itself
     half = torch.zeros(d * v, d * v, dtype=torch.float64, requires_grad=True)
     fields = torch.zeros(d, v, dtype=torch.float64, requires_grad=True)
 
     def objective() -> Tensor:
         j = couplings(half, apart)
-        loss = pseudo_likelihood(z, weights, j, fields)
+        loss = pseudo_likelihood(z, shares, j, fields)
         penalty = coupling_penalty * j.square().sum() / 2 + field_penalty * fields.square().sum()
         return loss + penalty
 
