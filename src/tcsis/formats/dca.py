@@ -53,7 +53,7 @@ def assemble(
 ) -> Pairwise:
     """The target, once its sites and values are known: all of them have a field."""
     letters = {a for _, a in fields} | {a for t in couplings.values() for pair in t for a in pair}
-    values = order_values(place, letters)
+    values, v = order_values(place, letters)
     d = 1 + max(site for site, _ in fields)
     beyond = max((pair[1] for pair in couplings), default=0)
     if beyond >= d or len({site for site, _ in fields}) < d:
@@ -61,7 +61,6 @@ def assemble(
             f"sites go up to {max(d - 1, beyond)} and not all of them have fields",
             "a line h for every site",
         )
-    v = len(values)
     check_entries(place, "the couplings", len(couplings) * v * v + d * v)
     h, tables = np.zeros((d, v)), np.zeros((len(couplings), v, v))
     for (site, a), field in fields.items():
@@ -74,14 +73,15 @@ def assemble(
     return target.named(value_names=tuple(values)) if named else target
 
 
-def order_values(place: Place, found: set[str]) -> dict[str, int]:
-    """The place of every value: numbers by their size, letters as their alphabet has them."""
+def order_values(place: Place, found: set[str]) -> tuple[dict[str, int], int]:
+    """The place of every value, numbers by their size, letters as their alphabet has them; and how
+    many there are."""
     if all(value.isdecimal() for value in found):
-        most = max(place.integer(value, "a value", 0, MAX_VALUES - 1) for value in found)
-        return {str(value): value for value in range(max(2, most + 1))}
+        numbers = {value: place.integer(value, "a value", 0, MAX_VALUES - 1) for value in found}
+        return numbers, max(2, *(number + 1 for number in numbers.values()))
     for alphabet in ALPHABETS:
         if found <= set(alphabet):
-            return {letter: k for k, letter in enumerate(alphabet)}
+            return {letter: k for k, letter in enumerate(alphabet)}, len(alphabet)
     strange = sorted(found - set(AMINO_ACIDS))
     raise place.refuse(
         f"a value is {strange[0][:20]!r}" if strange else "values are mixed",

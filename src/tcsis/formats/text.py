@@ -6,6 +6,7 @@ Whatever a header declares is held against the limits below before anything of t
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ MAX_ENTRIES = 2**24
 """Of all tables of a target together."""
 MAX_SIZE = 1e30
 """Of a number."""
+INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 SHOWN = 40
 """Characters of a word that a refusal repeats."""
 
@@ -35,10 +37,7 @@ class Place:
 
     def integer(self, word: str, name: str, least: int, most: int) -> int:
         """A word as an integer within bounds."""
-        try:
-            number = int(word) if len(word) < 20 else None
-        except ValueError:
-            number = None
+        number = int(word) if INTEGER.fullmatch(word) else None
         if number is None or not least <= number <= most:
             raise self.refuse(f"{name} is {shown(word)}", f"an integer from {least} to {most}")
         return number
@@ -46,7 +45,7 @@ class Place:
     def number(self, word: str, name: str) -> float:
         """A word as a number that sums of single precision can hold."""
         try:
-            number = float(word)
+            number = math.nan if "_" in word else float(word)  # which Python would read over
         except ValueError:
             number = math.nan
         if not abs(number) <= MAX_SIZE:
