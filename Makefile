@@ -43,6 +43,8 @@ study: .venv/.base
 	$(BIN)/python benchmarks/ablation.py
 	$(BIN)/python benchmarks/paper_presets.py
 	$(BIN)/python benchmarks/leaps.py
+	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python benchmarks/mutations.py
 
 paper: .venv/.base
 	$(BIN)/tcsis paper --out docs/results/paper

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import dimod
 import mcising
-import numba
 import numpy as np
 import torch
 from dwave.samplers import SimulatedAnnealingSampler
@@ -189,7 +188,6 @@ def annealing_table() -> Table:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    numba.set_num_threads(1)
     console = Console(width=130)
     for make in (updates_table, cluster_table, annealing_table, gwg_table):
         console.print(make())

@@ -3,9 +3,8 @@
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-import numba
 import pytest
 import torch
 from torch import nn
@@ -13,7 +12,14 @@ from torch import nn
 from tcsis.targets import RBM, Given, Ising, Pairwise, Potts, from_callable
 
 torch.set_num_threads(1)
-numba.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The key of the tests, not that of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture

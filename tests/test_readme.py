@@ -14,6 +14,7 @@ GUIDES = (
     "tutorial.md",
     "your-own-density.md",
     "factors.md",
+    "exact.md",
     "evidence.md",
     "report.md",
     "choosing.md",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -89,11 +89,11 @@ class Draws:
         weight = None if self.log_weight is None else self.log_weight.flatten()
         return replace(self, x=self.x.flatten(0, -2), log_weight=weight)
 
-    def completed(self, target: Target) -> Draws:
+    def completed(self, target: Target) -> Self:
         """Draws of ``target.free`` as draws of the target, what is known in place, signed."""
         return replace(self, x=target.complete(self.x)).signed(target)
 
-    def signed(self, target: Target) -> Draws:
+    def signed(self, target: Target) -> Self:
         """The same draws with the fingerprint of the target that they are of; these few densities
         are no part of what the draws cost."""
         flat = self.x.flatten(0, -2)

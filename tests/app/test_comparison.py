@@ -184,3 +184,14 @@ def test_refuses_a_config_that_nothing_reads(methods: list) -> None:
 def test_refuses_other_costs() -> None:
     with pytest.raises(ValueError, match="equal is 'money'"):
         tcsis.compare(TARGET, ["gibbs"], equal="money", progress=False)
+
+
+def test_too_cheap_a_reference_is_exceeded_and_said(capfd: pytest.CaptureFixture[str]) -> None:
+    """Chains of a moment pay for no training: it has what it needs, unless the user says less."""
+    names = [("cheap", Draws(torch.zeros(5, 9, dtype=torch.uint8), seconds=1e-4)), "autoregressive"]
+    told = {"n": 50, "preset": "tiny", "steps": 30, "progress": False}
+    found = tcsis.compare(TARGET, names, **told)
+    assert found.models["autoregressive"].steps >= 20
+    assert "more than the first method took, and that is what it has" in capfd.readouterr().err
+    with pytest.raises(ValueError, match=r"time_budget is 0\.001 s and"):
+        tcsis.compare(TARGET, names, time_budget=1e-3, **told)

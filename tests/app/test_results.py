@@ -12,6 +12,7 @@ import tcsis
 from tcsis import exact
 from tcsis.app.results import MAX_PAIRS, Result, ScorePairs
 from tcsis.app.summaries import compare_results, energy_levels, thin_pairs
+from tcsis.basics.seals import seal_json
 from tcsis.judging import weights
 from tcsis.judging.reference import NUM_REFERENCE
 from tcsis.mcmc import diagnostics
@@ -206,14 +207,20 @@ def test_damaged_files(result: Result, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     with pytest.raises(ValueError, match="cannot be read"):
         Result.load(path)
-    for content in ("", "[]", "{}", result.model_dump_json()[:-40]):
+    for content in ("", "[]", "{}", result.model_dump_json()):
         path.write_text(content)
-        with pytest.raises(ValueError, match="is not a result of tcsis"):
+        with pytest.raises(ValueError, match="has no checksum"):
             Result.load(path)
-    path.write_text(result.model_dump_json().replace('"config":', '"konfig":'))
+    result.save(path)
+    for damaged in (path.read_text()[:-40], path.read_text().replace("0.5", "0.6")):
+        path.write_text(damaged)
+        with pytest.raises(ValueError, match="does not match its checksum"):
+            Result.load(path)
+    text = result.model_dump_json(indent=1)
+    path.write_text(seal_json(text.replace('"config":', '"konfig":')))
     with pytest.raises(ValueError, match="konfig"):
         Result.load(path)
-    path.write_text(result.model_dump_json().replace('"acceptance":', '"accepted":'))
+    path.write_text(seal_json(text.replace('"acceptance":', '"accepted":')))
     with pytest.raises(ValueError, match=r"result.methods.0 has no setting 'accepted'"):
         Result.load(path)
 

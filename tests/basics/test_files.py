@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tcsis.basics.files import whole_file, write_whole
+from tcsis.basics.files import WriteError, whole_file, write_whole
 
 
 def test_text_and_bytes(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_what_was_never_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), whole_file(tmp_path / "file"):
+    with pytest.raises(WriteError, match="file cannot be written"), whole_file(tmp_path / "file"):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -50,7 +50,8 @@ def test_an_interrupted_write(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", refuse)
-    with pytest.raises(OSError, match="No space left"):
+    words = r"file cannot be written \(No space left on device\): make room on its disk"
+    with pytest.raises(WriteError, match=words):
         write_whole(path, new)
     assert path.read_text() == old
     assert list(tmp_path.iterdir()) == [path]

@@ -12,6 +12,7 @@ from tcsis.exact import Enumeration
 from tcsis.learn import checkpoint, presets
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.learned import Learned, load
+from tcsis.learn.trainer import train
 from tcsis.learn.training import Run
 from tcsis.noise import LogLinear, UniformNoise
 from tcsis.reverse import schedules
@@ -229,3 +230,11 @@ def test_the_denoiser_serves_the_reverse_loop_with_other_noise(make: Callable) -
         model.target, model.denoiser, noise, schedules.parallel(9, grid), n=1_000, seed=0
     )
     assert abs(draws.log_z - Enumeration(model.target).log_z) < 4.5 * draws.log_z_error
+
+
+def test_a_run_folder_loads_like_its_checkpoint(tmp_path: Path) -> None:
+    model = train(TARGETS["ising"], preset="tiny", steps=2, folder=tmp_path / "run", progress=False)
+    for folder in (tmp_path / "run", str(tmp_path / "run"), tmp_path / "run" / "checkpoint"):
+        assert torch.equal(load(folder).sample(50, seed=1).x, model.sample(50, seed=1).x)
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .*, or that of a run"):
+        load(tmp_path)

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tcsis.basics.locks import BusyError, sole_writer
 from tcsis.exact import Enumeration
 from tcsis.learn import checkpoint, presets
 from tcsis.learn.autoregressive import Autoregressive
@@ -65,19 +67,31 @@ def quiet(target: Target, **options: Any) -> Learned:
     return train(target, progress=False, **options)
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, step: int, inside: bool = False) -> None:
-    """Press ctrl-C before a step, or in the middle of it, while the loss is computed."""
+def stop_at(
+    monkeypatch: pytest.MonkeyPatch, step: int, inside: bool = False, times: int = 1
+) -> None:
+    """Press ctrl-C so often after a step, or in the middle of it, while the loss is computed."""
     make_step = Run.make_step
 
-    def press(*_: Any) -> Any:
-        raise KeyboardInterrupt
+    def press() -> None:
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
 
     def stopped(run: Run) -> Tensor:
-        if run.step == step:
-            if not inside:
-                press()
-            run.loss = press
-        return make_step(run)
+        if run.step != step - 1:
+            return make_step(run)
+        loss = run.loss
+
+        def pressed(*given: Any) -> Any:
+            press()
+            return loss(*given)
+
+        if inside:
+            run.loss = pressed
+            return make_step(run)
+        found = make_step(run)
+        press()
+        return found
 
     monkeypatch.setattr(Run, "make_step", stopped)
 
@@ -204,9 +218,12 @@ def test_a_marginal_refuses_forbidden_states() -> None:
 
 @pytest.mark.parametrize("target", [ISING, OTHERS["graph"]], ids=["lattice", "graph"])
 def test_guided_walkers_and_the_buffer_train(target: Target) -> None:
-    """What is known without learning makes for a good sampler after a few steps already."""
+    """What is known without learning makes for a good sampler after a few steps already, with a
+    network that has it as skip terms."""
     guided = {"kind": "joint_guided", "num_chains": 4, "num_rungs": 4}
-    config = small(target, "unbiased", num_steps=5, of_method={"estimator": guided})
+    network = presets.site_network(target, width=8).model_dump()
+    of_method = {"estimator": guided, "network": network}
+    config = small(target, "unbiased", num_steps=5, of_method=of_method)
     assert quiet(target, config=config).sample(500).ess > 0.5
 
 
@@ -259,17 +276,63 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     assert data["step"] == again["step"] == 24
 
 
-def test_a_step_broken_off_in_the_middle_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("times", "step"), [(1, 7), (2, 0)])
+def test_ctrl_c_in_the_middle_of_a_step(
+    times: int, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"config": small(ISING, "autoregressive"), "folder": tmp_path}
+    """It waits for the end of the step; a second one does not, and what was saved before stays.
+    Half a step is never saved, so that either way the run goes on bit for bit."""
+    options = {"config": small(ISING, "autoregressive")}
+    quiet(ISING, **options, folder=tmp_path / "whole")
+    folder = tmp_path / "parts"
     with monkeypatch.context() as patch:
-        stop_at(patch, 7, inside=True)
+        stop_at(patch, 7, inside=True, times=times)
         with pytest.raises(KeyboardInterrupt):
-            quiet(ISING, **options)
-    assert checkpoint.load(tmp_path / "checkpoint")[1]["step"] == 7
-    quiet(ISING, **options, resume=True)
-    assert checkpoint.load(tmp_path / "checkpoint")[1]["step"] == 40
+            quiet(ISING, **options, folder=folder)
+    assert checkpoint.load(folder / "checkpoint")[1]["step"] == step
+    assert {path.name for path in folder.iterdir()} == {"checkpoint", "metrics.jsonl"}
+    quiet(ISING, **options, folder=folder, resume=True)
+    (whole, data), (parts, again) = (
+        checkpoint.load(place / "checkpoint") for place in (tmp_path / "whole", folder)
+    )
+    check_same(whole, parts)
+    assert data["step"] == again["step"] == 40
+    assert data["num_density_calls"] == again["num_density_calls"]
+
+
+def test_half_a_step_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison above fails for a state that is saved in the middle of a step."""
+    options = {"config": small(ISING, "autoregressive")}
+    quiet(ISING, **options, folder=tmp_path / "whole")
+    make_step = Run.make_step
+
+    def save_halfway(run: Run) -> Tensor:
+        if run.step == 6:
+            run.generator.manual_seed(3)  # as after some of the draws of a step
+            checkpoint.save(tmp_path / "parts" / "checkpoint", *run.state())
+            raise KeyboardInterrupt
+        return make_step(run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "make_step", save_halfway)
+        with pytest.raises(KeyboardInterrupt):
+            quiet(ISING, **options, folder=tmp_path / "parts")
+    quiet(ISING, **options, folder=tmp_path / "parts", resume=True)
+    whole, parts = (
+        checkpoint.load(tmp_path / name / "checkpoint")[0] for name in ("whole", "parts")
+    )
+    with pytest.raises(AssertionError):
+        check_same(whole, parts)
+
+
+def test_one_process_trains_in_a_folder(tmp_path: Path) -> None:
+    config = small(ISING, "autoregressive", num_steps=2)
+    with (
+        sole_writer(tmp_path / "checkpoint"),
+        pytest.raises(BusyError, match=f"is being written by process {os.getpid()} on"),
+    ):
+        quiet(ISING, config=config, folder=tmp_path)
+    quiet(ISING, config=config, folder=tmp_path)
 
 
 def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:

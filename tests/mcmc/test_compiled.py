@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -261,7 +260,7 @@ def test_a_chain_does_not_depend_on_threads(
     monkeypatch.setattr(threads, "UPDATES_PER_THREAD", 1)
     results = []
     for count in (1, 2, 3):
-        monkeypatch.setattr(numba, "get_num_threads", lambda count=count: count)
+        monkeypatch.setattr(threads, "most_threads", lambda count=count: count)
         results.append(moved(name, move, slice(None)))
     assert np.array_equal(results[0], results[1])
     assert np.array_equal(results[0], results[2])

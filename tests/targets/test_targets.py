@@ -206,6 +206,33 @@ def test_bad_tokens(x: torch.Tensor, message: str) -> None:
 NAN, SYMMETRIC = math.nan, torch.ones(3, 3) - torch.eye(3)
 
 
+FORMS = {
+    "a column": lambda x: -x.sum(-1, keepdim=True).double(),
+    "whole numbers": lambda x: -x.sum(-1),
+    "a column of whole numbers": lambda x: -x.sum(-1, keepdim=True),
+    "half precision": lambda x: -x.sum(-1).half(),
+    "an array": lambda x: -x.numpy().sum(-1),
+    "a column of an array": lambda x: -x.numpy().sum(-1, keepdims=True).astype("float32"),
+    "a list": lambda x: [-sum(row) for row in x.tolist()],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_function_may_give_its_numbers_in_many_forms(form: str) -> None:
+    target = from_callable(FORMS[form], 4, 3)
+    x = torch.randint(3, (5, 2, 4), generator=torch.Generator().manual_seed(0))
+    found = target.log_density(x)
+    assert found.dtype == torch.float64
+    assert torch.equal(found, -x.sum(-1).double())
+    assert target.log_ratios(x).shape == (5, 2, 4, 3)
+    assert target.log_density(x[0, :1]).shape == (1,)  # one state: (1, 1) is a column too
+
+
+def test_truth_values_are_numbers() -> None:
+    target = from_callable(lambda x: x[:, 0] == x[:, 1], 2, 2)
+    assert target.log_density(torch.tensor([[0, 0], [0, 1]])).tolist() == [1.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -241,7 +268,9 @@ NAN, SYMMETRIC = math.nan, torch.ones(3, 3) - torch.eye(3)
         (lambda: from_callable(None, 3, 2), "log_density is a NoneType"),
         (lambda: from_callable(lambda x: x.float(), 3, 2), "of shape (16, 3) for 16 states"),
         (lambda: from_callable(lambda x: x.float().sum(), 3, 2), "expected floats of shape (16,)"),
-        (lambda: from_callable(lambda x: x.sum(-1), 3, 2), "returned torch.int64"),
+        (lambda: from_callable(lambda x: x.sum(-1) * 1j, 3, 2), "returned torch.complex64"),
+        (lambda: from_callable(lambda x: x.sum(-1)[None], 3, 2), "of shape (1, 16) for 16 states"),
+        (lambda: from_callable(lambda x: x.sum(-1)[:, None, None], 3, 2), "of shape (16, 1, 1)"),
         (lambda: from_callable(lambda x: x.sum(-1) * NAN, 3, 2), "returned nan at state ["),
         (lambda: from_callable(lambda x: x.sum(-1) + math.inf, 3, 2), "returned inf at state ["),
         (

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numba
 import torch
 
 from tcsis import exact, mcmc
@@ -15,14 +14,17 @@ from tcsis.app import runs
 from tcsis.app.comparison import Comparison, compare, gather
 from tcsis.app.methods import Entry
 from tcsis.app.report import write_report
-from tcsis.app.settings import Compare, Exact, Mcmc, Sample, Settings, Train, TrainRun
-from tcsis.app.sources import find_device, is_function, make_target
-from tcsis.app.storage import write_draws
+from tcsis.app.settings import Compare, Document, Exact, Mcmc, Sample, Settings, Train, TrainRun
+from tcsis.app.sources import check_digest, find_device, make_target
+from tcsis.app.storage import Attribute, write_draws
 from tcsis.app.target_file import write_target
+from tcsis.basics.frozen import parse
+from tcsis.basics.seals import digest
 from tcsis.learn import checkpoint
+from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.conditional import Conditional
 from tcsis.learn.config import Config
-from tcsis.learn.learned import Learned, load
+from tcsis.learn.learned import Learned, from_checkpoint
 from tcsis.learn.trainer import CHECKPOINT, train
 from tcsis.targets.base import Target
 
@@ -64,15 +66,16 @@ def run(job: Job) -> Comparison:
             write_target(job.folder / runs.TARGET, job.target)
     comparison = perform(job)
     if job.folder is not None:
-        write_end(job.folder, comparison, job.settings.run.seed)
+        write_end(job, job.folder, comparison)
     return comparison
 
 
-def write_end(folder: Path, comparison: Comparison, seed: int) -> None:
+def write_end(job: Job, folder: Path, comparison: Comparison) -> None:
     """The draws of the first method, the result and the report."""
     name, draws = next(iter(comparison.methods.items()))
-    target = comparison.target
-    write_draws(folder / runs.DRAWS, draws, target, {"method": name, "seed": seed})
+    key = {runs.CONFIG_DIGEST: digest(job.settings.to_toml().encode())}
+    about: dict[str, Attribute] = {"method": name, "seed": job.settings.run.seed, **key}
+    write_draws(folder / runs.DRAWS, draws, comparison.target, about)
     comparison.result.save(folder / runs.RESULT)
     write_report(comparison.result, folder / runs.REPORT)
 
@@ -81,9 +84,6 @@ def set_threads(threads: int | None) -> None:
     if threads is None:
         return
     torch.set_num_threads(threads)
-    # numba sets its options at run time, where no checker sees them
-    most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    numba.set_num_threads(min(threads, most))
 
 
 # -- commands ------------------------------------------------------------------------------------
@@ -134,11 +134,22 @@ def finish(job: Job, name: str, entry: Entry) -> Comparison:
     return gather(job.target, {name: entry}, job.settings.run.seed, job.about())
 
 
-def load_model(folder: Path, target: dict[str, Any], device: str) -> Learned:
-    """The model of a run folder.  Its target comes from the checkpoint, where it can."""
-    if is_function(target):
-        return load(folder / CHECKPOINT, make_target(target, device))
-    model = load(folder / CHECKPOINT)
-    if device == "cpu":
-        return model
-    return load(folder / CHECKPOINT, model.target.to(find_device(device)))
+def load_model(folder: Path, document: Document, device: str = "cpu") -> Learned:
+    """The model of a run folder with its config.  The target of a function is made again, that of
+    a file comes from the checkpoint, and all others must be those of the config."""
+    tensors, data = checkpoint.load(folder / CHECKPOINT)
+    spec, run = document["target"], document["run"]
+    if "file" in spec:
+        target = from_checkpoint(tensors, data, None).target.to(find_device(device))
+        check_digest(target, spec, f"the checkpoint in {folder} is of another target")
+    else:
+        target = make_target(spec, device)
+    model = from_checkpoint(tensors, data, target)
+    config = parse(Config, document.get("train", {}), f"{folder / runs.CONFIG}: train")
+    same = model.config.changed(num_steps=1) == config.changed(num_steps=1)
+    if not same or data.get("seed", run["seed"]) != run["seed"]:
+        raise CheckpointError(
+            f"the checkpoint in {folder} was made with other settings than {runs.CONFIG} has: "
+            "expected that of the run; restore it from a copy or train again"
+        )
+    return model

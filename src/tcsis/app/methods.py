@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from rich.console import Console
 
 from tcsis import exact, mcmc
+from tcsis.basics.clock import BudgetError
 from tcsis.draws import Draws, Sampler
 from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
@@ -28,6 +29,7 @@ from tcsis.reverse.unlearned import learning_free
 from tcsis.targets.base import Target
 
 Equal = Literal["seconds", "densities"]
+Model = TypeVar("Model", Learned, leaps.Leaps)
 Named = str | Sampler | tuple[str, Draws | Sampler]
 
 LEARNED: tuple[str, ...] = get_args(MethodName)
@@ -164,23 +166,45 @@ def by_training(plan: Plan, budget: Spent | None, method: str) -> Entry:
     told = plan.training
     keeps = told.keeps == method
     own = told.config is not None and told.config.method.kind == method
-    model = train(
-        plan.target, None if own else method, None if own else told.preset,
-        config=told.config if own else None, seed=plan.seed, steps=told.steps,
-        time_budget=time_limit(plan, budget), folder=told.folder if keeps else None,
-        resume=told.resume and keeps, checkpoint_every=told.checkpoint_every,
-        progress=plan.progress,
-    )  # fmt: skip
-    return draw_from(model, plan)
+
+    def trained(time_budget: float | None) -> Learned:
+        return train(
+            plan.target, None if own else method, None if own else told.preset,
+            config=told.config if own else None, seed=plan.seed, steps=told.steps,
+            time_budget=time_budget, folder=told.folder if keeps else None,
+            resume=told.resume and keeps, checkpoint_every=told.checkpoint_every,
+            progress=plan.progress,
+        )  # fmt: skip
+
+    return draw_from(in_time(plan, budget, trained), plan)
 
 
 def by_leaps(plan: Plan, budget: Spent | None) -> Entry:
     """LEAPS, trained as long as the first method took."""
-    model = leaps.train(
-        plan.target, seed=plan.seed, steps=plan.training.steps,
-        time_budget=time_limit(plan, budget), progress=plan.progress,
-    )  # fmt: skip
-    return draw_from(model, plan)
+
+    def trained(time_budget: float | None) -> leaps.Leaps:
+        return leaps.train(
+            plan.target, seed=plan.seed, steps=plan.training.steps, time_budget=time_budget,
+            progress=plan.progress,
+        )  # fmt: skip
+
+    return draw_from(in_time(plan, budget, trained), plan)
+
+
+def in_time(plan: Plan, budget: Spent | None, trained: Callable[[float | None], Model]) -> Model:
+    """A model that is trained within the limit.  Where the first method was too cheap for that,
+    what is needed is spent and said; what the user asks for is never exceeded."""
+    limit, asked = time_limit(plan, budget), plan.training.time_budget
+    while True:
+        try:
+            return trained(limit)
+        except BudgetError as error:
+            if limit == asked:
+                raise
+            Console(stderr=True, highlight=False, soft_wrap=True).print(
+                f"{error}, more than the first method took, and that is what it has"
+            )
+            limit = min(asked or error.needed, error.needed)
 
 
 def time_limit(plan: Plan, budget: Spent | None) -> float | None:

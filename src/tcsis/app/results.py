@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from tcsis.basics.files import write_whole
 from tcsis.basics.frozen import Frozen, explain
+from tcsis.basics.seals import open_json, seal_json
 
 MAX_PAIRS = 2_000
 
@@ -167,6 +168,7 @@ class TrainingPoint(Frozen):
     step: int | None = None
     loss: float | None = None
     error: float | None = None
+    floor: float | None = None
     ess: float | None = None
     elbo: float | None = None
     leak: float | None = None
@@ -193,13 +195,13 @@ class Result(Frozen):
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write the result as a file, the whole of it or nothing."""
-        write_whole(path, self.model_dump_json(indent=1) + "\n")
+        """Write the result as a file, the whole of it or nothing, with its checksum."""
+        write_whole(path, seal_json(self.model_dump_json(indent=1) + "\n"))
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
         try:
-            return cls.model_validate_json(Path(path).read_bytes())
+            return cls.model_validate_json(open_json(Path(path), Path(path).read_bytes()))
         except OSError as error:
             raise ValueError(f"{path} cannot be read ({error.strerror}): expected a file") from None
         except ValidationError as error:

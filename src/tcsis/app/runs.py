@@ -1,13 +1,16 @@
 """The folder of a run.
 
 config.toml     what was asked for, every default filled in; ``tcsis.app.settings`` reads it
+code.json       of a function of the user's own, which code it is; see ``tcsis.app.trust``
 env.json        versions, threads, machine, and the commit where there is one
 metrics.jsonl   one line for every evaluation during training
-target.safetensors   the target, where it came from a file
+target.safetensors  the target, where it came from a file
 checkpoint/     the state of training, and the model
 draws.nc        the draws, for ArviZ and xarray
 result.json     every number of the report
 report.html     the report
+
+What is read again carries a checksum, and draws and results that of the config they were made with.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,76 +25,28 @@ from pathlib import Path
 import tcsis
 from tcsis.app import settings
 from tcsis.app.settings import Document, Settings
+from tcsis.app.trust import CODE, sign
 from tcsis.basics.files import write_whole
-from tcsis.learn import checkpoint
-from tcsis.learn.trainer import CHECKPOINT, METRICS
+from tcsis.basics.seals import digest, open_json, open_toml, seal_json, seal_toml
+from tcsis.learn.trainer import METRICS
 
 CONFIG = "config.toml"
 ENVIRONMENT = "env.json"
 TARGET = "target.safetensors"
 DRAWS = "draws.nc"
+CONFIG_DIGEST = "config_sha256"
+"""The attribute of draws that holds the checksum of their config."""
 RESULT = "result.json"
 REPORT = "report.html"
-FILES = (CONFIG, ENVIRONMENT, TARGET, METRICS, DRAWS, RESULT, REPORT)
+FILES = (CONFIG, CODE, ENVIRONMENT, TARGET, METRICS, DRAWS, RESULT, REPORT)
 PACKAGES = ("torch", "numpy", "scipy", "numba", "tcsis")
 
 
-def open_folder(path: str | Path, *, resume: bool = False, overwrite: bool = False) -> Path:
-    """The folder for a run, made if need be.
-
-    One that holds anything is refused, unless the run in it is to be resumed or overwritten;
-    overwriting removes what a run wrote and nothing else.
-    """
-    folder = Path(path)
-    if resume and overwrite:
-        raise ValueError("resume and overwrite exclude each other: expected one of them")
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file: expected a folder")
-    if resume:
-        read_config(folder)
-        return folder
-    if folder.is_dir() and any(folder.iterdir()):
-        if not overwrite:
-            raise ValueError(
-                f"{folder} is not empty: pass --resume to go on with the run in it, "
-                "--overwrite to replace it, or another folder"
-            )
-        clear(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def clear(folder: Path) -> None:
-    """Remove what a run wrote."""
-    known = [name for name in (*FILES, CHECKPOINT) if (folder / name).exists()]
-    if known and not is_run(folder):
-        raise ValueError(
-            f"{folder} has a {known[0]} that no run of tcsis wrote: expected another folder"
-        )
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
-    for saved in checkpoint.list_checkpoints(folder / CHECKPOINT).values():
-        shutil.rmtree(saved)
-    remove_if_empty(folder / CHECKPOINT)
-
-
-def discard(folder: Path) -> None:
-    """Take back a run that was refused before it had any state."""
-    if not checkpoint.exists(folder / CHECKPOINT):
-        clear(folder)
-        remove_if_empty(folder)
-
-
-def remove_if_empty(folder: Path) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-
-
 def is_run(folder: Path) -> bool:
-    """Whether a folder has the config of a run."""
+    """Whether a folder has the config of a run, changed or not."""
     try:
-        document = settings.read(folder / CONFIG)
-    except ValueError:
+        document = settings.parse_toml(folder / CONFIG, (folder / CONFIG).read_bytes())
+    except (OSError, ValueError):
         return False
     return {"target", "run"} <= document.keys()
 
@@ -112,16 +66,36 @@ def read_config(folder: Path) -> Document:
         raise ValueError(f"{folder} is not a folder: expected one that a run of tcsis wrote")
     if not (folder / CONFIG).is_file():
         raise ValueError(f"{folder} has no {CONFIG}: expected a folder that a run of tcsis wrote")
-    if not is_run(folder):
-        settings.read(folder / CONFIG)  # which says what is wrong, if it is not TOML
-        raise ValueError(f"{folder / CONFIG} has no [target] and [run]: expected a run of tcsis")
-    return settings.read(folder / CONFIG)
+    document = settings.parse_toml(folder / CONFIG, config_text(folder))
+    for section in ("target", "run"):
+        if not isinstance(document.get(section), dict):
+            raise ValueError(
+                f"{folder / CONFIG} has no [{section}]: expected a folder that a run of tcsis wrote"
+            )
+    return document
+
+
+def config_text(folder: Path) -> bytes:
+    """The config of a run as it was written, without its checksum."""
+    return open_toml(folder / CONFIG, (folder / CONFIG).read_bytes())
+
+
+def config_digest(folder: Path) -> str:
+    """By which draws know the config they were made with."""
+    return digest(config_text(folder))
 
 
 def write_start(folder: Path, chosen: Settings) -> None:
-    """What is known before a run: its config and its environment."""
-    write_whole(folder / CONFIG, chosen.to_toml())
-    write_whole(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+    """What is known before a run: its config, whose code it runs, and its environment."""
+    write_whole(folder / CONFIG, seal_toml(chosen.to_toml()))
+    sign(folder, chosen.target)
+    write_whole(folder / ENVIRONMENT, seal_json(json.dumps(environment(), indent=1) + "\n"))
+
+
+def read_environment(folder: Path) -> dict[str, str] | None:
+    """What ``write_start`` kept of the environment."""
+    path = folder / ENVIRONMENT
+    return json.loads(open_json(path, path.read_bytes())) if path.is_file() else None
 
 
 # -- environment ---------------------------------------------------------------------------------
@@ -129,7 +103,6 @@ def write_start(folder: Path, chosen: Settings) -> None:
 
 def environment() -> dict[str, str]:
     """What results may depend on beside the config."""
-    import numba
     import torch
 
     found = {"python": platform.python_version()}
@@ -137,8 +110,7 @@ def environment() -> dict[str, str]:
     found |= {
         "platform": platform.platform(),
         "cores": str(os.cpu_count()),
-        "torch_threads": str(torch.get_num_threads()),
-        "numba_threads": str(numba.get_num_threads()),
+        "threads": str(torch.get_num_threads()),
     }
     commit = find_commit()
     return found if commit is None else found | {"git": commit}

@@ -19,8 +19,10 @@ import tomlkit
 from pydantic import Field
 
 from tcsis.app.methods import LEARNED, Equal
-from tcsis.app.sources import absolute, find_device, is_function, make_target
+from tcsis.app.sources import absolute, digest_target, find_device, is_function, make_target
+from tcsis.basics.checks import MAX_SEED
 from tcsis.basics.frozen import Frozen, Positive, merge, parse
+from tcsis.basics.seals import is_sealed_toml, open_toml
 from tcsis.learn import presets
 from tcsis.learn.config import Config
 from tcsis.learn.presets import MethodName
@@ -39,7 +41,7 @@ class Run(Frozen):
     """What every command has."""
 
     command: Command
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 0
     device: str = "cpu"
     dtype: Literal["float32", "float64"] | None = None
     threads: Positive | None = None
@@ -148,6 +150,8 @@ def resolve(
     if "train" in kind.model_fields:
         named = run.method if isinstance(run, TrainRun) else sections["compare"].first_learned
         sections["train"] = resolve_config(run, named, target, table(document, "train"))
+    if "file" in sections["target"]:
+        sections["target"]["sha256"] = digest_target(target)
     return kind(**sections), target
 
 
@@ -200,13 +204,19 @@ def resolve_config(
 
 
 def read(path: str | Path) -> Document:
-    """A config file as plain data."""
+    """A config file as plain data; one that carries a checksum must match it."""
+    path = Path(path)
     try:
-        with Path(path).open("rb") as file:
-            return tomllib.load(file)
+        content = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): expected TOML") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    return parse_toml(path, open_toml(path, content) if is_sealed_toml(content) else content)
+
+
+def parse_toml(path: Path, content: bytes) -> Document:
+    try:
+        return tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not TOML ({error}): expected tables of values") from None
 
 

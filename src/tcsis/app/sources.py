@@ -1,7 +1,8 @@
 """Targets as a command line or a config file names them.
 
 {"name": "ising", "side": 4, "beta": 0.44}                  a model of ``tcsis.targets.spec``
-{"name": "pairwise", "file": "couplings.npz"}               arrays in a file, also for "rbm"
+{"name": "pairwise", "file": "couplings.npz"}               arrays in a file, also for "rbm"; the
+                                                            ``sha256`` of a run's is that of them
 {"name": "bif", "file": "alarm.bif"}                        a file of ``tcsis.formats``
 {"name": "ring.py:log_density", "num_sites": 12, ...}       a function of the user's own
 
@@ -13,8 +14,10 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import json
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,13 +25,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tcsis.basics.checks import check_integer
+from tcsis.basics.memory import check_fits
 from tcsis.formats.files import FORMATS, find_format
 from tcsis.targets.base import Target
 from tcsis.targets.callable import from_callable
 from tcsis.targets.known import parse_known
 from tcsis.targets.lattice import Lattice
-from tcsis.targets.spec import DTYPES, as_numbers, build, check_names, load_pairwise, read_arrays
+from tcsis.targets.spec import (
+    DTYPES,
+    as_numbers,
+    build,
+    check_names,
+    describe,
+    load_pairwise,
+    read_arrays,
+)
 
+STATE = 64
+"""Bytes a site for the first few states that a function is tried on."""
 FROM_FILES = ("pairwise", "rbm")
 
 
@@ -55,7 +70,7 @@ def name_file(path: str) -> str | None:
 
 def is_function(spec: dict[str, Any]) -> bool:
     """Whether a spec names a function, which no checkpoint can hold."""
-    return ":" in spec["name"]
+    return ":" in str(spec.get("name", ""))
 
 
 def absolute(spec: dict[str, Any]) -> dict[str, Any]:
@@ -87,9 +102,11 @@ def find_device(device: str) -> torch.device:
 def from_file(spec: dict[str, Any]) -> Target:
     name = spec["name"]
     own = FORMATS[name].settings if name in FORMATS else ()
-    check_names(f"argument of target {name}", spec, ("name", "file", "dtype", *own), ("file",))
-    path, settings = Path(spec["file"]), {key: spec[key] for key in own if key in spec}
-    target = load_file(name, path, settings)
+    allowed = ("name", "file", "dtype", "sha256", *own)
+    check_names(f"argument of target {name}", spec, allowed, ("file",))
+    path = Path(spec["file"])
+    target = load_file(name, path, {key: spec[key] for key in own if key in spec})
+    check_digest(target, spec, f"{path} has changed since this config was written")
     if "dtype" not in spec:
         return target
     check_names("dtype", [spec["dtype"]], DTYPES)
@@ -100,6 +117,22 @@ def load_file(name: str, path: Path, settings: dict[str, Any]) -> Target:
     if name in FORMATS:
         return FORMATS[name].read(path, **settings)
     return load_pairwise(path) if name == "pairwise" else load_rbm(path)
+
+
+def check_digest(target: Target, spec: dict[str, Any], fault: str) -> None:
+    """Refuse a target that is not the one whose checksum a spec has."""
+    if "sha256" in spec and spec["sha256"] != digest_target(target):
+        raise ValueError(f"{fault}: expected the same arrays; restore them from a copy")
+
+
+def digest_target(target: Target) -> str:
+    """SHA-256 of all that makes a target which is kept as its arrays."""
+    described, tensors = describe(target)
+    own = {key: value for key, value in described.items() if key not in ("dtype", "given")}
+    found = sha256(json.dumps(own, sort_keys=True).encode())
+    for name, values in sorted(tensors.items()):
+        found.update(name.encode() + values.cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 def load_rbm(path: Path) -> Target:
@@ -121,6 +154,7 @@ def from_function(spec: dict[str, Any]) -> Target:
     num_sites = spec.get("num_sites", None if lattice is None else lattice.num_sites)
     if num_sites is None:
         raise ValueError(f"missing argument of target {spec['name']} num_sites: expected how many")
+    check_fits("num_sites", check_integer("num_sites", num_sites), STATE, " sites")
     function = guarded(find_function(spec["name"]), spec["name"])
     return from_callable(function, num_sites, spec["num_values"], lattice=lattice)
 

@@ -9,13 +9,15 @@
 Sites go by their names where the target has names, and else by their numbers.
 
 Independent draws are one chain, and come back without its axis.  The attributes of the file hold
-the target's ``repr``, what the draws cost, a checksum, and what the caller adds.  A file bears its
-name only once it is whole.
+the target's ``repr``, what the draws cost, what the caller adds, and a checksum of all of it.  A
+file bears its name only once it is whole.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +28,17 @@ import h5py
 import numpy as np
 import torch
 
-from tcsis.basics.files import whole_file
+from tcsis.basics.files import write_whole
 from tcsis.draws import Draws, Fingerprint
 from tcsis.targets.base import Target
 
-FORMAT = "tcsis-draws"
+FORMAT = "tcsis-draws-2"
 AXES = ("chain", "draw", "site")
 STRINGS = h5py.string_dtype()
 COSTS = ("seconds", "num_density_calls", "num_network_calls", "acceptance")
 OWN = ("format", "independent", "target", "sha256", *COSTS)
+UNSEALED = ("sha256", "_NCProperties")
+"""The checksum itself, and what h5netcdf writes of its own version."""
 UNREADABLE = (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError)
 """What h5py passes on from a file that is damaged or not its own."""
 
@@ -52,9 +56,15 @@ def write_draws(
         raise ValueError(
             f"draws.x has shape {tuple(draws.x.shape)}: expected (n, d) or (chain, draw, site)"
         )
-    with whole_file(path) as temporary, h5netcdf.File(temporary, "w") as file:
-        file.attrs.update(attrs | own_attributes(draws, target))
-        write_groups(file, draws, target)
+    attrs |= own_attributes(draws, target)
+    # in float64 whatever the target computes in: differences of energies are what readers want
+    energy = target.to(dtype=torch.float64).energy(draws.x.to(target.device)).cpu()
+    # in memory first: HDF5 itself does not survive a disk that is full
+    content = io.BytesIO()
+    with h5netcdf.File(content, "w") as file:
+        file.attrs.update(attrs | {"sha256": digest(draws, energy.numpy(), attrs)})
+        write_groups(file, draws, energy.numpy(), target)
+    write_whole(path, content.getvalue())
 
 
 def read_draws(path: str | Path) -> tuple[Draws, dict[str, Any]]:
@@ -90,13 +100,11 @@ def own_attributes(draws: Draws, target: Target) -> dict[str, Attribute]:
         "format": FORMAT,
         "independent": int(draws.x.ndim == 2),
         "target": repr(target),
-        "sha256": digest(draws),
         **{name: float(cost) for name, cost in costs.items() if cost is not None},
     }
 
 
-def write_groups(file: h5netcdf.File, draws: Draws, target: Target) -> None:
-    energy = target.energy(draws.x.to(target.device)).cpu().numpy()
+def write_groups(file: h5netcdf.File, draws: Draws, energy: np.ndarray, target: Target) -> None:
     x = draws.x.cpu().numpy()
     shape = x.shape if x.ndim == 3 else (1, *x.shape)
     posterior = make_group(file, "posterior", dict(zip(AXES, shape, strict=True)), target)
@@ -113,11 +121,19 @@ def write_groups(file: h5netcdf.File, draws: Draws, target: Target) -> None:
         log_density = draws.fingerprint.log_density.numpy()
         group.create_variable("log_density", ("witness",), data=log_density)
     if target.value_names is not None:
-        sizes = {"site": target.num_sites, "value": target.num_values}
-        group = make_group(file, "constant_data", sizes, target)
-        filled = [(*names, *[""] * target.num_values) for names in target.value_names]
-        table = np.array([row[: target.num_values] for row in filled], object)
-        group.create_variable("value_names", tuple(sizes), STRINGS, data=table)
+        write_value_names(file, target, target.value_names)
+
+
+def write_value_names(
+    file: h5netcdf.File, target: Target, names: tuple[tuple[str, ...], ...]
+) -> None:
+    """A table of names, empty where a site does not have the value."""
+    sizes = {"site": target.num_sites, "value": target.num_values}
+    group = make_group(file, "constant_data", sizes, target)
+    table = np.full(tuple(sizes.values()), "", object)
+    for row, own in zip(table, names, strict=True):
+        row[: len(own)] = own
+    group.create_variable("value_names", tuple(sizes), STRINGS, data=table)
 
 
 def make_group(
@@ -149,7 +165,8 @@ def read_groups(file: h5py.File, attrs: dict[str, Any]) -> Draws:
     costs = {name: attrs[name] for name in COSTS if name in attrs}
     draws = Draws(x, log_weight, **costs, fingerprint=read_fingerprint(file))
     # lost pieces of a damaged file may read as zeros
-    if digest(draws) != attrs["sha256"]:
+    written = {name: value for name, value in attrs.items() if name not in UNSEALED}
+    if digest(draws, stats["energy"][...], written) != attrs["sha256"]:
         raise ValueError("the draws do not match their checksum")
     return draws.flat if attrs["independent"] else draws
 
@@ -163,10 +180,10 @@ def read_fingerprint(file: h5py.File) -> Fingerprint | None:
     )
 
 
-def digest(draws: Draws) -> str:
-    """SHA-256 of the tokens, weights and fingerprint."""
-    sha256 = hashlib.sha256()
-    arrays = list(draws.to_numpy().values())
+def digest(draws: Draws, energy: np.ndarray, attrs: Mapping[str, Any]) -> str:
+    """SHA-256 of tokens, energies, weights, fingerprint and attributes."""
+    sha256 = hashlib.sha256(json.dumps(dict(attrs), sort_keys=True).encode())
+    arrays = [energy, *draws.to_numpy().values()]
     if draws.fingerprint is not None:
         arrays += [draws.fingerprint.x.numpy(), draws.fingerprint.log_density.numpy()]
     for values in arrays:

@@ -10,6 +10,7 @@ import torch
 
 MAX_VALUES = 255
 """Tokens are stored as bytes."""
+MAX_SEED = 2**64 - 1
 
 
 def check_integer(name: str, value: Any, least: int = 1) -> int:
@@ -37,12 +38,17 @@ def check_num_values(num_values: int) -> int:
     return number
 
 
+def check_seed(seed: Any) -> int:
+    """A seed: an integer of 64 bits, not negative, as files and generators hold it."""
+    number = check_integer("seed", seed, least=0)
+    if number > MAX_SEED:
+        raise ValueError(f"seed is {number}: expected at most 2^64 - 1 = {MAX_SEED}")
+    return number
+
+
 def derive_seed(seed: int, purpose: str) -> int:
     """A 63-bit seed for one purpose, so that several streams from one seed are independent."""
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        raise ValueError(f"seed is {seed!r}: expected an integer") from None
+    number = check_seed(seed)
     digest = hashlib.blake2b(f"{number}/{purpose}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tcsis.basics.threads import at_most
 from tcsis.exact.correlation import connected
 from tcsis.exact.transfer_rows import (
     MAX_ROW_STATES,
@@ -28,7 +29,6 @@ from tcsis.exact.transfer_rows import (
     heads,
     indicators,
     obstacle,
-    one_thread,
     read,
     rescale,
     tails,
@@ -76,13 +76,13 @@ def applies(target: Target) -> bool:
     return obstacle(target) is None
 
 
-@one_thread()
+@at_most(1)
 def log_z(target: Target) -> float:
     """log Σ_x p̄(x)."""
     return log_sum(read(target))
 
 
-@one_thread()
+@at_most(1)
 def solve(target: Target) -> TransferResult:
     """log Z, mean energy, site marginals and correlation of ``target``."""
     rows = read(target)
@@ -110,7 +110,7 @@ def solve(target: Target) -> TransferResult:
     )
 
 
-@one_thread()
+@at_most(1)
 def magnetisation(target: Target) -> Tensor:
     """P(n sites hold token 1), n = 0..d, (d + 1,), for V = 2.
 
@@ -132,7 +132,7 @@ def magnetisation(target: Target) -> Tensor:
     return law / law.sum()
 
 
-@one_thread()
+@at_most(1)
 def draw(target: Target, n: int, generator: torch.Generator) -> Tensor:
     """``n`` independent exact draws, (n, d) uint8: row after row, each given the one before it."""
     if n < 1:

@@ -14,7 +14,6 @@ states that contradict what is known of the target have weight zero.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -264,18 +263,6 @@ def rescale(message: Tensor) -> tuple[Tensor, Tensor]:
 
 
 # -- small pieces ----------------------------------------------------------------------------
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: on messages that fit the cache a second one gains nothing, and waiting
-    for it costs a factor of ten when the cores are shared."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def apply(factors: list[Tensor], message: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ def population(target: Target, replicas: int, rungs: int, steps: int) -> Anneale
         )
     except ValueError:  # no state of the first population is allowed
         return None
-    return Annealed(found.draws.x[:, 0].long(), found.family, found.log_z, found.log_z_error)
+    return Annealed(found.x[:, 0].long(), found.family, found.log_z, found.log_z_error)
 
 
 def seconds_per_site(target: Target) -> float:

@@ -137,5 +137,10 @@ class AnyTime(Method[KnownLaw]):
         nothing = torch.zeros(target.num_sites, dtype=torch.bool)
         return AnyTimeSampler(target, model, nothing, torch.zeros(target.num_sites).long())
 
+    def num_products(self, model: KnownLaw, target: Target) -> float:
+        """Of the two layers of ``Weights``, at every site that is drawn."""
+        read = min(self.reach, target.num_sites) * model.values.in_width
+        return float(len(model.order) * self.width * (read + self.width))
+
     def tiny(self) -> AnyTime:
         return self.model_copy(update={"width": 8})

@@ -153,6 +153,10 @@ class Autoregressive(Method[CausalLaw]):
     def sampler(self, model: CausalLaw, target: Target) -> AutoregressiveSampler:
         return AutoregressiveSampler(target, model)
 
+    def num_products(self, model: CausalLaw, target: Target) -> float:
+        """Every weight belongs to one site."""
+        return float(sum(weights.numel() for weights in model.parameters()))
+
     def tiny(self) -> Autoregressive:
         return self.model_copy(update={"width": 8})
 

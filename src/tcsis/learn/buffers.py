@@ -21,6 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from tcsis.basics.clock import seconds_each
 from tcsis.basics.frozen import Frozen, Positive
 from tcsis.draws import Draws, systematic_resample
 from tcsis.learn.models.last import complete
@@ -31,6 +32,10 @@ from tcsis.mcmc.gibbs import PairGibbs, SweepGibbs
 from tcsis.mcmc.kernel import InTurn, decide
 from tcsis.targets.base import Target
 
+FEWEST_REPLICAS, FEWEST_RUNGS = 256, 10
+"""The smallest population that is worth training with, however little time there is."""
+SHORTEST_TRIAL, LONGEST_TRIAL = 0.05, 0.5
+"""Seconds that a trial takes: in less it tells of little but the start of chains."""
 NUM_TRIED = 64
 """States at whose neighbours it is seen whether any are forbidden."""
 
@@ -48,6 +53,11 @@ class Source(Frozen, ABC):
     kind: str
     size: Positive
     every: Positive
+
+    def within(self, target: Target, seconds: float) -> tuple[Source, float]:
+        """The same, or a smaller one that fills a buffer in so many seconds, and how many that
+        takes; only what takes long has to say so."""
+        return self, 0.0
 
     @abstractmethod
     def start(self, target: Target, generator: torch.Generator) -> Tensor: ...
@@ -163,6 +173,31 @@ class PopulationAnnealing(Source):
     steps_per_rung: Positive = 10
     every: Positive = 4
     num_moved: Positive | None = None
+
+    def within(self, target: Target, seconds: float) -> tuple[Source, float]:
+        """Sweeps are timed; where there are too many, replicas and sweeps are cut by about the same
+        factor, down to ``FEWEST_REPLICAS`` and ``FEWEST_RUNGS``."""
+        x = uniform_states(target, self.size, torch.Generator(target.device).manual_seed(0))
+        each = seconds_each(
+            lambda n: start_chains(target, "gibbs", x[:n], 0).advance(1), self.size,
+            patience=min(max(seconds / 50, SHORTEST_TRIAL), LONGEST_TRIAL),
+        )  # fmt: skip
+        sweeps = self.num_rungs * self.steps_per_rung
+        share = seconds / (self.size * sweeps * each)
+        if share >= 1:
+            return self, self.size * sweeps * each
+        size = min(self.size, max(FEWEST_REPLICAS, int(self.size * share**0.5)))
+        sweeps = min(sweeps, max(FEWEST_RUNGS, int(seconds / (size * each))))
+        size = min(size, max(FEWEST_REPLICAS, int(seconds / (sweeps * each))))
+        num_rungs = min(self.num_rungs, sweeps)
+        moved = max(1, int((self.num_moved or self.size) * share))
+        smaller = self.model_copy(
+            update={
+                "size": size, "num_rungs": num_rungs, "steps_per_rung": sweeps // num_rungs,
+                "num_moved": min(size, moved),
+            }
+        )  # fmt: skip
+        return smaller, size * sweeps * each
 
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
         x = allowed_states(target, self.size, generator)

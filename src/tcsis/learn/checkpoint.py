@@ -8,7 +8,7 @@ A folder holds one directory ``checkpoint-<number>`` with two files:
 A new checkpoint is written beside the old one under a temporary name, forced to disk and renamed;
 only then is the old one removed.  So whatever bears the name of a checkpoint is whole, and the one
 with the highest number is the newest.  Neither file can hold code.  One process may write to a
-folder at a time.
+folder at a time; whoever writes more than once holds it by ``tcsis.basics.locks``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tcsis.basics.files import sync
+from tcsis.basics.files import naming, sync
 
 FORMAT = "tcsis-checkpoint"
 VERSION = 1
@@ -35,6 +35,8 @@ TENSORS_FILE = "tensors.safetensors"
 DATA_FILE = "data.json"
 KEYS = ("format", "version", "tensors_sha256", "data_sha256", "data")
 
+CHECKPOINT = "checkpoint"
+"""The folder of a run where its checkpoints are."""
 NAME = re.compile(r"checkpoint-([0-9]+)")
 TEMPORARY = ".tmp-"
 
@@ -52,30 +54,34 @@ def save(folder: str | Path, tensors: dict[str, Tensor], data: dict[str, Any]) -
     check_data(data)
     stored = {name: as_stored(name, tensor) for name, tensor in tensors.items()}
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    with naming(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     older = list_checkpoints(folder)
     checkpoint = folder / f"checkpoint-{max(older, default=0) + 1}"
     temporary = temporary_in(folder)
-    temporary.mkdir()
-    try:
-        write_files(temporary, stored, data)
-        temporary.rename(checkpoint)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # still there only if something failed
-    sync(folder)
+    with naming(checkpoint):
+        temporary.mkdir()
+        try:
+            write_files(temporary, stored, data)
+            temporary.rename(checkpoint)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)  # still there only if something failed
+        sync(folder)
     remove(folder, older)
     return checkpoint
 
 
 def load(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the data of the newest checkpoint in ``folder``, or of ``folder`` itself.
+    """The tensors and the data of the newest checkpoint in ``folder``, which may be that of a
+    run, or of ``folder`` itself.
 
     A damaged checkpoint raises; an older one is never taken in its place.
     """
-    checkpoint = find(Path(folder))
+    checkpoint = find(Path(folder)) or find(Path(folder) / CHECKPOINT)
     if checkpoint is None:
         raise CheckpointError(
-            f"no checkpoint in {folder}: expected a folder that holds checkpoint-<number>"
+            f"no checkpoint in {folder}: expected a folder that holds checkpoint-<number>, or that "
+            "of a run"
         )
     document = read_document(checkpoint / DATA_FILE)
     tensors = read_tensors(checkpoint / TENSORS_FILE, document["tensors_sha256"])
@@ -124,9 +130,10 @@ def temporary_in(folder: Path) -> Path:
 def write_files(directory: Path, tensors: dict[str, Tensor], data: dict[str, Any]) -> None:
     """Both files of a checkpoint, on disk when this returns."""
     tensors_path, data_path = directory / TENSORS_FILE, directory / DATA_FILE
-    safetensors.torch.save_file(tensors, tensors_path)
-    with tensors_path.open("rb") as file:
-        tensors_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    # as bytes, for what writes files by itself tells of a full disk in words of its own
+    content = safetensors.torch.save(tensors)
+    tensors_path.write_bytes(content)
+    tensors_sha256 = hashlib.sha256(content).hexdigest()
     values = (FORMAT, VERSION, tensors_sha256, digest_data(data), data)
     data_path.write_bytes(encode(dict(zip(KEYS, values, strict=True))))
     for path in (tensors_path, data_path, directory):

@@ -24,7 +24,7 @@ def first_weights(seed: int) -> Iterator[None]:
         yield
 
 
-def rate_share(step: int, progress: float, warmup: int, final: float) -> float:
+def rate_share(step: int, progress: float, warmup: float, final: float) -> float:
     """Linear warm-up over ``warmup`` steps, times half a cosine down to ``final`` as progress goes
     from 0 to 1."""
     warm = min(1.0, (step + 1) / (warmup + 1))

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.basics.frozen import Frozen
+from tcsis.basics.threads import num_worthwhile
 from tcsis.draws import Draws
 from tcsis.learn.buffers import Buffer
 from tcsis.noise import UniformNoise
@@ -116,8 +117,26 @@ class Method(Frozen, ABC, Generic[Model]):
     def loss(self, model: Model, target: Target, buffer: Buffer) -> Loss:
         """``buffer`` holds all training states as they are at the time of a batch."""
 
+    def parts(self, model: Model) -> list[list[nn.Parameter]]:
+        """Weights whose gradients are clipped together: all, unless the loss is a sum of losses of
+        which each has weights of its own, and one would have the others cut."""
+        return [list(model.parameters())]
+
     @abstractmethod
     def sampler(self, model: Model, target: Target) -> ModelSampler: ...
+
+    def num_products(self, model: Model, target: Target) -> float:
+        """About how many products of numbers one state takes: those of every weight at every site,
+        unless a method says otherwise."""
+        return float(target.num_sites * sum(weights.numel() for weights in model.parameters()))
+
+    def num_threads(self, model: Model, target: Target, num_states: int) -> int:
+        """How many threads so many states at once are worth.  Of what a black box does nothing is
+        known: it has them all."""
+        known = target.sketch
+        if known.ratios_cost > known.num_sites:
+            return torch.get_num_threads()
+        return num_worthwhile(num_states * self.num_products(model, target))
 
     @abstractmethod
     def tiny(self) -> Method[Model]:

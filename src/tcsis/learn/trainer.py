@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from tcsis.basics.checks import check_integer
 from tcsis.basics.files import write_whole
+from tcsis.basics.locks import sole_writer
 from tcsis.basics.progress import progress_bar
+from tcsis.basics.signals import deferred
 from tcsis.learn import checkpoint, presets
+from tcsis.learn.budgets import FEW, RECOGNISED, new_budget
+from tcsis.learn.checkpoint import CHECKPOINT
 from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
 from tcsis.learn.method import Method
@@ -23,7 +31,6 @@ from tcsis.learn.training import Run
 from tcsis.targets.base import Target, counting
 
 METRICS = "metrics.jsonl"
-CHECKPOINT = "checkpoint"
 
 
 def train(
@@ -46,30 +53,51 @@ def train(
     ``tcsis.presets.default_method`` says of the target (autoregressive for most), or a value such
     as ``SelfNormalized(...)`` that stands in for the preset's; ``preset`` is "fast" (the
     default), "paper" or "tiny"; ``config`` stands in for both.  Training ends after ``steps`` steps
-    or ``time_budget`` seconds, whichever comes first.  With a ``folder``, metrics go to
+    or ``time_budget`` seconds, whichever comes first.  The budget covers all that training does,
+    from probing a black box to the last evaluation; ``account`` of the model says what it bought,
+    and one that pays for no training is refused.  With a ``folder``, metrics go to
     ``metrics.jsonl`` and the whole state to ``checkpoint`` every ``checkpoint_every`` seconds, from
-    where ``resume`` goes on.
+    where ``resume`` goes on.  Ctrl-C, SIGTERM and SIGHUP then wait until the step is made and the
+    state is saved; a second one does not.
     """
-    config = choose_config(target, method, preset, config)
-    if steps is not None:
-        config = config.changed(num_steps=check_integer("steps", steps))
-    if time_budget is not None and not time_budget > 0:
-        raise ValueError(f"time_budget is {time_budget}: expected seconds above 0")
-    run = Run(target, config, seed, time_budget)
-    keeper = Keeper(run, None if folder is None else Path(folder), checkpoint_every)
-    if resume:
-        keeper.restore()
+    budget = new_budget(time_budget)
+    target = target.sketched_within(RECOGNISED * budget.limit)
     with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
-        before = run.num_density_calls
-        try:
-            for _ in run.steps():
+        config = choose_config(target, method, preset, config)
+        if steps is not None:
+            config = config.changed(num_steps=check_integer("steps", steps))
+        run = Run(target, config, seed, budget)
+        keeper = Keeper(run, None if folder is None else Path(folder), checkpoint_every)
+        with keeper.sole():
+            if resume:
+                keeper.restore()
+            before = run.num_density_calls
+            show(0.0, "annealing")
+            run.start()
+            # what is saved is the state between two steps, from where all goes on as it would have
+            with keeper.whole_steps() as stopped:
                 run.num_density_calls = before + cost.densities
-                keeper.save_now_and_then()
-                show(run.progress, said(run.last_loss, run.history))
-        finally:
-            run.num_density_calls = before + cost.densities
-            keeper.save()
-    return run.learned()
+                keeper.save()
+                for _ in run.steps():
+                    run.num_density_calls = before + cost.densities
+                    keeper.save_now_and_then()
+                    show(run.progress, said(run.last_loss, run.history))
+                    if stopped():
+                        break
+                keeper.save()
+    learned = run.learned()
+    if time_budget is not None:
+        say(learned, time_budget, few=run.progress * FEW > run.by_steps, aloud=progress)
+    return learned
+
+
+def say(model: Learned, time_budget: float, few: bool, aloud: bool) -> None:
+    """What a time budget has bought, and a warning, in any case, where that is little."""
+    bought = f"budget of {time_budget:.3g} s: {model.account}"
+    if few:
+        bought += "; that is little training: look at the ess, and give it more time"
+    if few or aloud:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(bought)
 
 
 def choose_config(
@@ -104,12 +132,20 @@ class Keeper:
     every: float
     last: float = field(default_factory=time.monotonic)
 
+    def sole(self) -> AbstractContextManager[Any]:
+        """The checkpoints for this process alone."""
+        return nullcontext() if self.folder is None else sole_writer(self.folder / CHECKPOINT)
+
+    def whole_steps(self) -> AbstractContextManager[Callable[[], bool]]:
+        """Signals wait for the end of a step, if there is a folder for the state to go to."""
+        return nullcontext(lambda: False) if self.folder is None else deferred()
+
     def save_now_and_then(self) -> None:
         if time.monotonic() - self.last > self.every:
             self.save()
 
     def save(self) -> None:
-        if self.folder is None or self.run.buffer.states is None:
+        if self.folder is None:
             return
         checkpoint.save(self.folder / CHECKPOINT, *self.run.state())
         lines = [json.dumps(record) + "\n" for record in self.run.history]

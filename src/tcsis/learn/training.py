@@ -6,8 +6,8 @@ x_0 ← buffer,  loss ← objective(model, estimate(x_0)),  θ ← AdamW,  θ̄ 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any, cast
 
@@ -17,19 +17,25 @@ from torch import Tensor, nn
 
 from tcsis import exact
 from tcsis.basics.checks import make_generator
+from tcsis.basics.clock import Budget
+from tcsis.basics.threads import at_most
 from tcsis.draws import Draws
-from tcsis.judging.evaluation import evaluate
+from tcsis.judging.evaluation import evaluate_states, states_of
+from tcsis.judging.reference import Reference
 from tcsis.judging.weights import leak, missed
 from tcsis.learn import modes
+from tcsis.learn.budgets import ALL_EVALUATED, check_begun, check_pace, fit_evaluation, fit_source
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.config import Config
 from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.learn.learned import Learned, from_checkpoint, load_weights
 from tcsis.learn.method import How, Method
-from tcsis.targets.base import Target
+from tcsis.targets.base import Target, uncounted
 from tcsis.targets.repeatable import check_repeatable
 from tcsis.targets.spec import describe
 
+WARM = 0.1
+"""The longest warm-up, as a share of the steps that a time budget pays for."""
 MOST_RESTARTS = 3
 SNAPSHOT_EVERY = 100
 NUM_WEIGHED, EXACT = 500, 1e-6
@@ -40,9 +46,11 @@ to which a model is exact before training."""
 class Run:
     """The state of a training run, and its loop."""
 
-    def __init__(self, target: Target, config: Config, seed: int, time_budget: float | None):
+    def __init__(
+        self, target: Target, config: Config, seed: int, time_budget: Budget | None = None
+    ):
         self.target, self.config, self.seed = target, config, seed
-        self.time_budget = time_budget or math.inf
+        self.budget = time_budget or Budget()
         free = target.free  # which the model is for
         self.model = config.new_model(free, seed)
         self.average = deepcopy(self.model, {id(free): free}).eval().requires_grad_(False)
@@ -54,43 +62,71 @@ class Run:
             self.model.parameters(), weight_decay=config.optimisation.weight_decay
         )
         self.generator = make_generator(seed, "training", target.device)
-        self.step, self.seconds, self.rate, self.restarts = 0, 0.0, 1.0, 0
+        self.step, self.rate, self.restarts = 0, 1.0, 0
         self.exact = False
+        self.num_evaluated, self.reserve = config.num_evaluated, 0.0  # seconds for the last look
         self.last_loss, self.num_density_calls = math.nan, 0.0
         self.history: list[dict[str, float]] = []
+        self.reference = Reference(target)  # whose answers every evaluation asks for again
 
     # -- the loop --------------------------------------------------------------------------------
 
-    def steps(self) -> Iterator[int]:
-        """Train to the end, yielding after every step."""
-        began = time.perf_counter() - self.seconds
+    def start(self) -> None:
+        """Fill the buffer and fit what is fitted before training, unless that is done."""
+        self.budget.lap("set-up")  # with the recognition of a black box
         if self.buffer.states is None:
             self.begin()
-            self.seconds = time.perf_counter() - began
-        self.exact = not self.step and self.starts_exact()
+
+    def steps(self) -> Iterator[int]:
+        """Train to the end, yielding after every step."""
+        self.start()
+        with self.threads():
+            self.num_evaluated, self.reserve = self.plan_evaluation()
+            # of a run that is resumed, a record before any step says so already
+            self.exact = not self.step and (bool(self.history) or self.starts_exact())
+            self.budget.lap("evaluation")
+            if self.exact and not self.history:
+                self.evaluate()
         if self.exact:
-            self.evaluate()
             yield self.step
-        good = self.snapshot()
+            return
+        if not self.step:
+            check_begun(self.budget, self.reserve)
+        good, first = self.snapshot(), self.step
         while self.progress < 1:
-            loss = self.make_step()
+            before = self.progress
+            with self.threads():
+                loss = self.make_step()
+            self.budget.lap("training")
             if not self.healthy(loss):
                 self.go_back(good)
                 continue
             self.last_loss = float(loss)
-            self.seconds = time.perf_counter() - began
+            made = self.step - first
+            check_pace(self.budget, made, self.step, self.config.num_steps, self.reserve)
             if self.step % SNAPSHOT_EVERY == 0:
                 good = self.snapshot()
-            if self.due():
-                self.evaluate()
+            if self.due(before):
+                with self.threads():
+                    self.evaluate()
             yield self.step
 
     def begin(self) -> None:
+        """States, and what is fitted to them before training."""
+        self.buffer.source = fit_source(self.buffer.source, self.known, self.budget)
         self.buffer.start(self.generator)
+        self.budget.lap("annealing")
         if self.target.opaque:
             check_repeatable(self.target.free, self.buffer.all)
-        self.method.prepare(self.model, self.known, self.buffer, self.generator)
+        with self.threads():
+            self.method.prepare(self.model, self.known, self.buffer, self.generator)
         self.average.load_state_dict(self.model.state_dict())
+        self.budget.lap("fitting")
+
+    def threads(self) -> AbstractContextManager[None]:
+        """As many as a batch is worth."""
+        size = self.config.optimisation.batch_size
+        return at_most(self.method.num_threads(self.model, self.target.free, size))
 
     def starts_exact(self) -> bool:
         """Whether the weights of draws and of the buffer are all the same before any step: there is
@@ -98,9 +134,9 @@ class Run:
         if not self.buffer.source.follows_target:
             return False
         generator = make_generator(self.seed, "exactness", self.target.device)
-        draws = self.sample(NUM_WEIGHED, generator)
+        draws = self.sample(min(NUM_WEIGHED, self.num_evaluated), generator)
         assert draws.log_weight is not None
-        known = self.learned().sampler.weigh(self.buffer.all[:NUM_WEIGHED], generator)
+        known = self.learned().sampler.weigh(self.buffer.all[: len(draws)], generator)
         return bool(torch.cat([draws.log_weight, known]).var() < EXACT)
 
     def make_step(self) -> Tensor:
@@ -115,25 +151,48 @@ class Run:
         states[chosen] = x_0
         self.optimiser.zero_grad()
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_norm)
+        norms = [
+            nn.utils.clip_grad_norm_(part, settings.max_norm)
+            for part in self.method.parts(self.model)
+        ]
         for group in self.optimiser.param_groups:
             group["lr"] = self.learning_rate()
         self.optimiser.step()
         self.step += 1
         move_average(self.average, self.model, self.step, settings.ema)
-        return torch.where(norm.isfinite(), loss.detach(), torch.nan)
+        return torch.where(torch.stack(norms).isfinite().all(), loss.detach(), torch.nan)
+
+    @property
+    def seconds(self) -> float:
+        return self.budget.total
 
     @property
     def progress(self) -> float:
         """From 0 to 1, by steps or by the clock."""
-        if self.exact:
-            return 1.0
-        return max(self.step / self.config.num_steps, self.seconds / self.time_budget)
+        return 1.0 if self.exact else max(self.by_steps, self.by_clock)
+
+    @property
+    def by_steps(self) -> float:
+        return self.step / self.config.num_steps
+
+    @property
+    def by_clock(self) -> float:
+        """The share of the time there is for steps that they have taken."""
+        there_is = self.budget.limit - self.budget.other_than("training") - self.reserve
+        return self.budget.spent.get("training", 0.0) / there_is if there_is > 0 else 1.0
 
     def learning_rate(self) -> float:
         settings = self.config.optimisation
-        share = rate_share(self.step, self.progress, settings.warmup, settings.final)
+        share = rate_share(self.step, self.progress, self.warmup, settings.final)
         return settings.learning_rate * self.rate * share
+
+    @property
+    def warmup(self) -> float:
+        """Steps of warm-up: fewer where the clock ends training early."""
+        whole = self.config.optimisation.warmup
+        return (
+            min(whole, WARM * self.step / self.by_clock) if self.by_clock > self.by_steps else whole
+        )
 
     # -- evaluation ------------------------------------------------------------------------------
 
@@ -145,32 +204,49 @@ class Run:
         """The averaged model so far."""
         return Learned(
             self.target, self.config, self.average, self.history, self.seconds,
-            self.num_density_calls,
+            self.num_density_calls, self.budget.spent, self.step,
         )  # fmt: skip
 
-    def due(self) -> bool:
-        """Evaluations are spread evenly over the steps, and the last comes at the end."""
+    def plan_evaluation(self) -> tuple[int, float]:
+        """How many draws an evaluation looks at, and seconds to keep for the last one."""
         if not self.config.num_evaluations:
-            return False
-        every = max(1, self.config.num_steps // self.config.num_evaluations)
-        return self.step % every == 0 or self.progress >= 1
+            return self.config.num_evaluated, 0.0
+        return fit_evaluation(self.config.num_evaluated, self.look, self.budget)
+
+    def due(self, before: float) -> bool:
+        """Evaluations are spread evenly over the progress, which was ``before`` a step ago, and the
+        last comes at the end; others only where the time budget has room for them."""
+        whole = self.config.num_evaluations
+        if self.progress >= 1:
+            return whole > 0
+        spent = self.budget.spent.get("evaluation", 0.0)
+        afford = spent + 2 * self.reserve <= ALL_EVALUATED * self.budget.limit
+        return afford and int(self.progress * whole) > int(before * whole)
 
     def evaluate(self) -> None:
-        """A record of how good the averaged model is: ESS, ELBO and, if known, the error."""
+        """A record of how good the averaged model is now."""
+        record, draws = self.look(self.num_evaluated)
+        if self.progress >= 1:
+            record |= self.compare_modes(draws)
+        # a draw of weight zero makes the ELBO -inf, which no file of JSON can hold
+        self.history.append({k: x for k, x in record.items() if x is not None and math.isfinite(x)})
+        self.budget.lap("evaluation")
+
+    def look(self, n: int) -> tuple[dict[str, Any], Draws]:
+        """Of n draws of the averaged model ESS, ELBO and, if known, the error."""
         generator = make_generator(self.seed, "evaluation", self.target.device)
-        draws = self.learned().sample(self.config.num_evaluated, generator=generator)
+        draws = self.learned().sample(n, generator=generator)
         record = {
             "step": self.step, "seconds": round(self.seconds, 3), "loss": self.last_loss,
             "learning_rate": self.learning_rate(), "ess": draws.ess, "elbo": draws.elbo,
         }  # fmt: skip
         record |= self.both_tails(draws, generator)
         if exact.quick(self.target) and self.target.lattice is not None:
-            row = evaluate(draws, self.target)["correlation"]
+            with uncounted(self.target):  # no price of training, and paid once in a process
+                drawn = states_of(draws, self.target)
+                row = evaluate_states(drawn, None, self.reference, weighted=False)["correlation"]
             record |= {"error": row.error, "floor": row.floor}
-        if self.progress >= 1:
-            record |= self.compare_modes(draws)
-        # a draw of weight zero makes the ELBO -inf, which no file of JSON can hold
-        self.history.append({k: x for k, x in record.items() if x is not None and math.isfinite(x)})
+        return record, draws
 
     def both_tails(self, draws: Draws, generator: torch.Generator) -> dict[str, float]:
         """The share of draws where the target has next to nothing, and that of the buffer's states
@@ -179,7 +255,7 @@ class Run:
             return {}
         shares = {"leak": leak(draws.log_weight)}
         if self.buffer.source.follows_target:
-            known = self.buffer.all[: min(NUM_WEIGHED, self.config.num_evaluated)]
+            known = self.buffer.all[: min(NUM_WEIGHED, len(draws))]
             log_weight = self.learned().sampler.weigh(known, generator)
             shares["missed"] = missed(log_weight, draws.log_z)
         return shares
@@ -275,5 +351,6 @@ class Run:
             )
         self.place(tensors)
         self.step, self.rate, self.restarts = data["step"], data["rate"], data["restarts"]
-        self.history, self.seconds = data["history"], data["seconds"]
+        self.history = data["history"]
+        self.budget.spent = dict(data.get("spent", {"training": data["seconds"]}))
         self.num_density_calls = data["num_density_calls"]

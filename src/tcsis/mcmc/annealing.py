@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -27,8 +27,8 @@ Start = Callable[[Tensor], Chains]
 
 
 @dataclass(frozen=True)
-class Population:
-    """Equally weighted ``draws``, x (replica, draw, site), and what the way to them says of log Z.
+class Population(Draws):
+    """Draws without weights, x (replica, draw, site), with what the way to them says of log Z.
 
     ``num_families`` of the first population have descendants in the last; ``log_z_error`` is
     √(Σ_f n_f²)/n over their sizes n_f, an estimate of the standard error of log Z that is good
@@ -36,11 +36,23 @@ class Population:
     state of the first population from which a replica comes: those of one family are alike.
     """
 
-    draws: Draws
-    log_z: float
-    log_z_error: float
-    num_families: int
-    family: Tensor
+    annealed_log_z: float = math.nan
+    annealed_error: float = math.nan
+    num_families: int = 0
+    family: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+
+    @property
+    def log_z(self) -> float:
+        return self.annealed_log_z
+
+    @property
+    def log_z_error(self) -> float:
+        return self.annealed_error
+
+    @property
+    def draws(self) -> Draws:
+        """The draws alone."""
+        return Draws(**{part.name: getattr(self, part.name) for part in fields(Draws)})
 
 
 def annealed_importance_sampling(
@@ -97,13 +109,15 @@ def population_annealing(
             chains.advance(steps_per_rung)
             kept.append(chains.x.cpu().to(torch.uint8))
     sizes = torch.bincount(family, minlength=n).double()
-    draws = Draws(
+    return Population(
         torch.stack(kept, dim=1),
         seconds=time.perf_counter() - begin,
         num_density_calls=cost.densities,
+        annealed_log_z=log_z,
+        annealed_error=float(sizes.square().sum().sqrt()) / n,
+        num_families=int((sizes > 0).sum()),
+        family=family,
     )
-    error = float(sizes.square().sum().sqrt()) / n
-    return Population(draws, log_z, error, int((sizes > 0).sum()), family)
 
 
 def check_some_allowed(target: Target, log_weight: Tensor) -> None:

@@ -6,13 +6,13 @@ import difflib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from tcsis.basics.checks import check_counts, check_integer, make_generator
+from tcsis.basics.memory import check_fits
 from tcsis.basics.progress import progress_bar
 from tcsis.draws import Draws
 from tcsis.mcmc import annealing
@@ -89,6 +89,8 @@ def sample(
         raise ValueError(
             f"thin is {thin}: expected at most the {num_steps - burn_in} steps after burn-in"
         )
+    what = f" draws of {target.num_sites} sites"
+    check_fits("num_chains times the draws kept", num_chains * num_draws, target.num_sites, what)
     x = initial_states(target, num_chains, seed, init)
     kept = torch.empty(num_draws, *x.shape, dtype=torch.uint8)
     accepted = 0.0
@@ -137,7 +139,7 @@ def population_annealing(
     population = annealing.population_annealing(
         target.free, ladder, steps_per_rung, x, start, generator, num_draws, log_volume
     )
-    return replace(population, draws=population.draws.completed(target))
+    return population.completed(target)
 
 
 def annealed_importance_sampling(

@@ -119,6 +119,10 @@ class Target(ABC):
         itself, unless a black box has been recognised.  For training, never for answers."""
         return self
 
+    def sketched_within(self, seconds: float) -> Target:
+        """This target, or the same without a sketch, where probing for one would take longer."""
+        return self
+
     # -- names -----------------------------------------------------------------------------------
 
     @property
@@ -352,6 +356,16 @@ def counting(target: Target) -> Iterator[Cost]:
     finally:
         target._cost = outer
         target.count(inner.densities)
+
+
+@contextmanager
+def uncounted(target: Target) -> Iterator[None]:
+    """Leave what ``target`` evaluates inside a ``with`` block out of every tally."""
+    outer, target._cost = target._cost, None
+    try:
+        yield
+    finally:
+        target._cost = outer
 
 
 def subtract_log_densities(there: Tensor, here: Tensor) -> Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from tcsis.basics.checks import check_integer, check_num_values
 from tcsis.targets.base import Target
 from tcsis.targets.lattice import Lattice
-from tcsis.targets.recognition import recognise
+from tcsis.targets.recognition import recognise, seconds_to_recognise
 from tcsis.targets.repeatable import NUM_PROBES, check_repeatable
 
 
@@ -47,6 +49,14 @@ class CallableTarget(Target):
     def sketch(self) -> Target:
         return recognise(self, self.function_dtype) or self
 
+    def sketched_within(self, seconds: float) -> Target:
+        known = "sketch" in self.__dict__ or seconds == math.inf
+        if known or seconds_to_recognise(self, seconds) <= seconds:
+            return self
+        unknown = copy(self)
+        unknown.__dict__["sketch"] = unknown
+        return unknown
+
     def _place(self, device: torch.device, dtype: torch.dtype) -> None:
         super()._place(device, dtype)
         self.__dict__.pop("sketch", None)
@@ -63,11 +73,7 @@ class CallableTarget(Target):
     def _call(self, states: Tensor) -> Tensor:
         # a copy, for functions that turn tokens into spins in place
         with evaluating(self.function):
-            values = self.function(states.clone())
-        if not isinstance(values, Tensor):
-            values = as_tensor(values)
-        if values.shape == (len(states), 1):  # as the last layer of a network gives them
-            values = values.squeeze(1)
+            values = as_floats(self.function(states.clone()), len(states))
         self._check_values(values, states)
         return values
 
@@ -93,7 +99,7 @@ class CallableTarget(Target):
                 )
 
     def _check_values(self, values: Tensor, states: Tensor) -> None:
-        if values.shape != (len(states),) or not values.dtype.is_floating_point:
+        if values.shape != (len(states),) or values.dtype.is_complex:
             raise ValueError(
                 f"log_density returned {values.dtype} of shape {tuple(values.shape)} for "
                 f"{len(states)} states, the first of them {states[0].tolist()}: "
@@ -122,9 +128,10 @@ def from_callable(
     allowed: Tensor | None = None,
     device: torch.device | str = "cpu",
 ) -> Target:
-    """A target from a function of (n, d) int64 tokens that returns (n,) values of log p̄.
+    """A target from a function of (n, d) int64 tokens that returns (n,) values of log p̄, or a
+    column (n, 1) of them.
 
-    A ``torch.nn.Module`` is such a function, asked in evaluation mode; (n, 1) will do as well.
+    A ``torch.nn.Module`` is such a function, asked in evaluation mode.
     -inf forbids a state; NaN and +inf are refused, naming the state.  The function runs on
     ``device`` in whatever precision it likes; its values are passed on in float64.  ``relaxed``, a
     differentiable function of (n, d, v) weights in that precision that agrees with ``log_density``
@@ -175,11 +182,14 @@ def evaluating(function: object) -> Iterator[None]:
             part.training = True
 
 
-def as_tensor(values: object) -> Tensor:
-    """What the function returned, if it is an array of numbers."""
+def as_floats(values: object, n: int) -> Tensor:
+    """What the function returned for n states, if it is an array of numbers: a column is taken for
+    its entries, and whole numbers for floats."""
     try:
-        return torch.as_tensor(values)
+        found = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(
             f"log_density returned a {type(values).__name__}: expected a tensor of floats"
         ) from None
+    found = found.squeeze(1) if found.shape == (n, 1) else found
+    return found if found.dtype.is_floating_point or found.dtype.is_complex else found.double()

@@ -49,6 +49,10 @@ class Given(Transformed):
         pairs = self.target.pairs
         return None if pairs is None else pairs[~self.known.mask[pairs].any(1)]
 
+    def sketched_within(self, seconds: float) -> Target:
+        whole = self.target.sketched_within(seconds)
+        return self if whole is self.target else Given(whole, self.known)
+
     def given(self, evidence: Mapping[Any, Any] | Tensor, mask: Tensor | None = None) -> Given:
         """The target given these sites too."""
         more = self.target.read_known(evidence, mask)

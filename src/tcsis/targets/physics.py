@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tcsis.basics.checks import check_integer, check_num_values, make_generator
+from tcsis.basics.memory import check_fits
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.pairwise import SPINS, Pairwise, as_parameter, check_beta
 
@@ -32,7 +33,7 @@ class Ising(Pairwise):
         boundary: str = "periodic",
         **placement: Any,
     ):
-        lattice = Lattice.of(side, boundary)
+        lattice = fitting(Lattice.of(side, boundary), 2)
         self.beta = check_beta(beta)
         self.field = float(as_parameter("field", field))
         bonds = lattice.bonds()
@@ -63,9 +64,9 @@ class Potts(Pairwise):
         boundary: str = "periodic",
         **placement: Any,
     ):
-        lattice = Lattice.of(side, boundary)
-        self.beta = check_beta(beta)
         num_values = check_num_values(num_values)
+        lattice = fitting(Lattice.of(side, boundary), num_values)
+        self.beta = check_beta(beta)
         bonds = lattice.bonds()
         same = torch.eye(num_values, dtype=torch.float64)
         super().__init__(
@@ -97,7 +98,7 @@ class SpinGlass(Pairwise):
     ):
         if disorder not in DISORDER:
             raise ValueError(f"disorder is {disorder!r}: expected one of {', '.join(DISORDER)}")
-        lattice = Lattice.of(side, boundary)
+        lattice = fitting(Lattice.of(side, boundary), 2)
         self.beta, self.disorder, self.seed = check_beta(beta), disorder, seed
         bonds = lattice.bonds()
         strength = torch.randn(
@@ -124,6 +125,7 @@ class SherringtonKirkpatrick(Pairwise):
 
     def __init__(self, num_sites: int, beta: float, seed: int = 0, **placement: Any):
         num_sites = check_integer("num_sites", num_sites, least=2)
+        check_fits("the number of pairs", num_sites * (num_sites - 1) // 2, pair_size(2))
         self.beta, self.seed = check_beta(beta), seed
         edges = torch.combinations(torch.arange(num_sites))
         strength = torch.randn(
@@ -141,6 +143,19 @@ class SherringtonKirkpatrick(Pairwise):
             f"SherringtonKirkpatrick(num_sites={self.num_sites}, beta={self.beta}, "
             f"seed={self.seed})"
         )
+
+
+def fitting(lattice: Lattice, num_values: int) -> Lattice:
+    """The lattice, unless its pairs do not fit into memory."""
+    each = len(lattice.shape) * pair_size(num_values)
+    check_fits("the number of sites", lattice.num_sites, each)
+    return lattice
+
+
+def pair_size(num_values: int) -> float:
+    """Bytes of memory that a pair takes while its target is made, as measured for 2 and 10 values:
+    540 and 6,400."""
+    return 300.0 + 60.0 * num_values**2
 
 
 def describe(lattice: Lattice | None) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tcsis.basics.clock import seconds_each
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
 
@@ -23,6 +24,8 @@ FORBIDDEN = -60.0
 """Stands in the tables for -inf: as good as impossible, and yet a number."""
 MOST_PROBES, CHUNK = 2**20, 2**16
 NUM_BASES, NUM_TRIPLES, NUM_STATES, NUM_SWEEPS = 4, 64, 256, 8
+LONGEST_TRIAL = 0.1
+"""Seconds for which the function is tried to find out what it costs."""
 ROUNDING = 32
 """Units of rounding a site that a sum of many terms may be off by."""
 
@@ -51,6 +54,18 @@ def most_probes(d: int, v: int) -> int:
     return (3 * NUM_BASES + 1) * around + pairs + 4 * (NUM_TRIPLES + NUM_STATES)
 
 
+def seconds_to_recognise(target: Target, patience: float) -> float:
+    """About how long that takes, 0 where it is not tried; found out in a moment, and in much less
+    than ``patience``."""
+    d, v = target.num_sites, target.num_values
+    probes = most_probes(d, v)
+    if probes > MOST_PROBES:
+        return 0.0
+    x = torch.randint(v, (CHUNK, d), generator=torch.Generator().manual_seed(4)).to(target.device)
+    trial = min(patience / 20, LONGEST_TRIAL)
+    return probes * seconds_each(lambda n: target.log_density(x[:n]), CHUNK, trial)
+
+
 def find_base(target: Target) -> Tensor | None:
     """A state (d,) with no forbidden neighbour: a constant one, one known to be allowed, or any."""
     d, v = target.num_sites, target.num_values
@@ -58,8 +73,8 @@ def find_base(target: Target) -> Tensor | None:
     random = torch.randint(v, (NUM_BASES, d), generator=torch.Generator().manual_seed(0))
     known = random[:0] if target.allowed is None else target.allowed[:NUM_BASES].cpu()
     for x in torch.cat([constant, known, random]).to(target.device):
-        if bool(target._log_density(x[None]).isfinite()) and bool(
-            target._log_ratios(x[None]).isfinite().all()
+        if bool(target.log_density(x[None]).isfinite()) and bool(
+            target.log_ratios(x[None]).isfinite().all()
         ):
             return x
     return None
@@ -71,8 +86,8 @@ class Probe:
     def __init__(self, target: Target, base: Tensor, precision: torch.dtype):
         self.target, self.base = target, base
         self.generator = torch.Generator().manual_seed(1)
-        self.here = target._log_density(base[None])[0].double()
-        self.single = target._log_ratios(base[None])[0].double() + self.here
+        self.here = target.log_density(base[None])[0].double()
+        self.single = target.log_ratios(base[None])[0].double() + self.here
         largest = 1 + float(self.single.abs().max())
         self.unit = 8 * torch.finfo(precision).eps * largest  # four values of f are in an entry
         self.rounding = ROUNDING * self.unit * target.num_sites
@@ -80,7 +95,7 @@ class Probe:
     def at(self, sites: Tensor, values: Tensor) -> Tensor:
         """f with some sites set, (n, k) and (n, k) -> (n,)."""
         parts = [
-            self.target._log_density(self.base.repeat(len(some), 1).scatter(1, some, new))
+            self.target.log_density(self.base.repeat(len(some), 1).scatter(1, some, new))
             for some, new in zip(sites.split(CHUNK), values.split(CHUNK), strict=True)
         ]
         return torch.cat(parts).double()
@@ -167,12 +182,12 @@ def states_to_try(found: Target, base: Tensor) -> Tensor:
 def leads_inside(target: Target, found: Target) -> bool:
     """Whether the target allows any of the states that the found one leads to."""
     nowhere = torch.zeros(target.num_sites, dtype=torch.long, device=target.device)
-    return not bool(target._log_density(states_to_try(found, nowhere)).isneginf().all())
+    return not bool(target.log_density(states_to_try(found, nowhere)).isneginf().all())
 
 
 def agrees(target: Target, found: Pairwise, x: Tensor, rounding: float) -> bool:
     """Whether both have the same density at x (n, d), and forbid the same."""
-    truth, said = target._log_density(x).double(), found._log_density(x)
+    truth, said = target.log_density(x).double(), found._log_density(x)
     hard = -(found.couplings == FORBIDDEN).double()
     violated = Pairwise(found.edges, hard, torch.zeros_like(found.fields), device=found.device)
     forbidden = violated._log_density(x) < -0.5

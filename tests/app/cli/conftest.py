@@ -19,8 +19,12 @@ class Outcome:
 
 
 @pytest.fixture
-def tcsis_cli(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """``tcsis_cli("train", "ising", ...)``: the exit code and what was printed."""
+def tcsis_cli(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Outcome]:
+    """``tcsis_cli("train", "ising", ...)``: the exit code and what was printed.  What has no folder
+    named goes to one below ``tmp_path``."""
+    monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str | Path) -> Outcome:
         capfd.readouterr()

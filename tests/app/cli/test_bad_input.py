@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from tcsis.basics.seals import seal_toml
+
 ISING = ["ising", "--side", "4", "--beta", "0.4"]
 OWN = ["--num-sites", "4", "--num-values", "3"]
 TINY = ["--preset", "tiny", "--steps", "2", "--n", "50"]
@@ -69,6 +71,52 @@ LINES = {
     "dtype": (["train", *ISING, "--dtype", "float16"], "run.dtype"),
     "threads": (["train", *ISING, "--threads", "0"], "run.threads"),
     "seed": (["train", *ISING, "--seed", "one"], "'--seed'"),
+    "negative seed": (["train", *ISING, "--seed", "-1"], "run.seed"),
+    "seed beyond 64 bits": (["mcmc", *ISING, "--seed", str(2**64)], "18446744073709551615"),
+    "seed of a glass": (
+        ["exact", "spin-glass", "--side", "3", "--beta", "1", "--disorder-seed", str(2**64)],
+        "seed is 18446744073709551616: expected at most",
+    ),
+    "more threads than cores": (["train", *ISING, "--threads", "100000"], "cores; expected"),
+    "more draws than memory": (
+        ["train", *ISING, "--n", "1000000000000000"], "draws of 16 sites fit"
+    ),
+    "more exact draws": (
+        ["exact", *ISING, "--n", "1000000000000000", "--out", "new"], "draws of 16 sites fit"
+    ),
+    "more compared draws": (
+        ["compare", *ISING, "--methods", "exact", "--n", "1000000000000000"], "16 sites fit"
+    ),
+    "more draws than integers": (["train", *ISING, "--n", "1" + "0" * 30], "16 sites fit"),
+    "more sites than memory": (
+        ["train", "ising", "--side", "1000000", "--beta", "1"], "the number of sites is 10000000000"
+    ),
+    "a box that does not fit": (
+        ["exact", "ising", "--side", "10000x10000x10000", "--beta", "1"], "of memory, and"
+    ),
+    "more pairs than memory": (
+        ["mcmc", "sherrington-kirkpatrick", "--num-sites", "100000000", "--beta", "1"],
+        "the number of pairs is",
+    ),
+    "a function of more sites": (
+        ["mcmc", "good.py:density", "--num-sites", "1000000000000", "--num-values", "2"],
+        "of memory, and",
+    ),
+    "more chains than memory": (["mcmc", *ISING, "--chains", "1000000000000"], "of 16 sites fit"),
+    "more kept steps than memory": (
+        ["mcmc", *ISING, "--steps", "1000000000000"], "chains times the steps that are kept"
+    ),
+    "a buffer that does not fit": (
+        ["train", *ISING, "--set", "train.buffer.size=1000000000000"], "train.buffer.size is"
+    ),
+    "a batch that does not fit": (
+        ["train", *ISING, "--set", "train.optimisation.batch_size=1000000000000"], "batch_size is"
+    ),
+    "sizes in a file": (["train", "--config", "large.toml"], "draws of 16 sites fit"),
+    "sizes by assignment": (["train", *ISING, "--set", "run.threads=100000"], "cores; expected"),
+    "a function that a file names": (
+        ["exact", "--config", "function.toml"], "was not made here, and its config runs the code"
+    ),
     "set without a value": (["train", *ISING, "--set", "train"], "section.key=value"),
     "set without a section": (["train", *ISING, "--set", "steps=3"], "section.key=value"),
     "set an unknown section": (["train", *ISING, "--set", "a.b=3"], "unknown section [a]"),
@@ -192,7 +240,7 @@ LINES = {
     "error at import": (["exact", "import.py:density", *OWN], "ZeroDivisionError"),
     "density that raises": (["exact", "good.py:raises", *OWN], "raised KeyError"),
     "density of a wrong shape": (["exact", "good.py:wrong_shape", *OWN], "of shape ()"),
-    "density of integers": (["exact", "good.py:integers", *OWN], "torch.int64"),
+    "density of complex numbers": (["exact", "good.py:complex_numbers", *OWN], "torch.complex"),
     "density of words": (["exact", "good.py:words", *OWN], "returned a str"),
     "density of nan": (["exact", "good.py:not_a_number", *OWN], "returned nan"),
     "density of infinity": (["exact", "good.py:infinite", *OWN], "returned inf"),
@@ -205,7 +253,7 @@ number = 3
 def density(x): return x.double().sum(-1)
 def raises(x): return {}["nothing"]
 def wrong_shape(x): return x.double().sum()
-def integers(x): return x.sum(-1)
+def complex_numbers(x): return x.sum(-1) * 1j
 def words(x): return "much"
 def not_a_number(x): return x.double().sum(-1) * float("nan")
 def infinite(x): return x.double().sum(-1) + float("inf")
@@ -234,6 +282,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "empty.toml": "",
         "whole.toml": RUN + "[train]\nnum_steps = 3\n",
         "compare.toml": RUN.replace("train", "compare") + "[compare]\nmethods = ['exact']\n",
+        "large.toml": RUN.replace("[run]", "[run]\nn = 1000000000000000"),
+        "function.toml": "[target]\nname = 'good.py:density'\nnum_sites = 4\nnum_values = 3\n",
         "chains.toml": RUN.split("[run]")[0] + "[mcmc]\nkernel = 'gibbs'\n",
     }
     for name, text in texts.items():
@@ -243,7 +293,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(folder).mkdir()
     Path("full/notes.txt").write_text("mine")
     Path("foreign/config.toml").write_text("[mine]\nkey = 1")
-    Path("run/config.toml").write_text(RUN)
+    Path("run/config.toml").write_text(seal_toml(RUN))
     return tmp_path
 
 
@@ -370,7 +420,7 @@ def test_damaged_draws_and_results(untrained: Path, tmp_path: Path, tcsis_cli: C
     for command in ("report", "show"):
         outcome = tcsis_cli(command, run, "--quiet")
         assert outcome.code == 2
-        assert_one_line(outcome, "is not a result of tcsis")
+        assert_one_line(outcome, "result.json has no checksum")
 
 
 def test_calls_that_a_method_does_not_take(untrained: Path, tcsis_cli: Callable) -> None:
@@ -396,7 +446,7 @@ def test_divergence(tmp_path: Path, tcsis_cli: Callable) -> None:
 
 
 def test_a_fault_of_our_own(tcsis_cli: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tcsis.app.cli.inspection.targets", lambda printing: 1 / 0)
+    monkeypatch.setattr("tcsis.app.cli.catalogue.targets", lambda printing: 1 / 0)
     outcome = tcsis_cli("targets")
     assert outcome.code == 1
     assert_one_line(outcome, "--debug shows where")

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,9 +18,11 @@ import torch
 
 import tcsis
 from tcsis.app import experiment, settings, sources
-from tcsis.app.cli import inspection
+from tcsis.app.cli import catalogue, environment, inspection
 from tcsis.app.storage import read_draws, write_draws
+from tcsis.formats.files import FORMATS
 from tcsis.learn import checkpoint
+from tcsis.targets.spec import KINDS
 
 ISING = ["ising", "--side", "4", "--beta", "0.4407"]
 SMALL = ["ising", "--side", "3", "--beta", "0.4"]
@@ -54,9 +57,17 @@ def start(*arguments: str | Path, **options) -> subprocess.Popen:
 # -- the program itself ----------------------------------------------------------------------------
 
 
-def test_help_is_quick_and_needs_no_torch() -> None:
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("--help", ("doctor", "targets", "exact", "train", "sample", "mcmc", "evaluate")),
+        ("--version", (f"tcsis {tcsis.__version__}",)),
+        ("targets", ("spin-glass", "--disorder-seed", "density.py:log_density")),
+    ],
+)
+def test_what_is_static_is_quick_and_needs_no_torch(command: str, told: tuple[str, ...]) -> None:
     program = (
-        "import sys; from tcsis.app.cli import main; code = main(['--help']); "
+        f"import sys; from tcsis.app.cli import main; code = main([{command!r}]); "
         "print(code, 'torch' in sys.modules, 'numpy' in sys.modules)"
     )
     seconds = []
@@ -67,9 +78,53 @@ def test_help_is_quick_and_needs_no_torch() -> None:
         user = after.children_user - before.children_user
         seconds.append(user + after.children_system - before.children_system)
     assert ran.stdout.splitlines()[-1] == "0 False False"
-    for command in ("doctor", "targets", "exact", "train", "sample", "mcmc", "evaluate", "compare"):
-        assert command in ran.stdout
+    for word in told:
+        assert word in ran.stdout
     assert min(seconds) < 0.5
+
+
+LOADED = """
+import sys
+from tcsis.app.cli import main
+code = main(sys.argv[1:])
+import os, torch
+from tcsis.mcmc.compiled.threads import most_threads
+maps = {line.split()[-1] for line in open("/proc/self/maps") if "gomp" in line or "iomp" in line}
+told = [os.environ.get(name) for name in ("OMP_WAIT_POLICY", "NUMBA_NUM_THREADS")]
+print(code, len(maps), torch.get_num_threads(), most_threads(), *told)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the memory map of Linux")
+@pytest.mark.parametrize("asked", [["--threads", "1"], []])
+def test_threads_are_set_before_anything_is_loaded(asked: list[str]) -> None:
+    """Waiting threads sleep, there is one OpenMP, and all compute with what ``--threads`` says."""
+    line = ["mcmc", *SMALL, "--chains", "5", "--steps", "10", "--burn-in", "2", "--quiet", *asked]
+    unset = {"OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY"}
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    ran = subprocess.run(
+        [sys.executable, "-c", LOADED, *line], env=environment, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    code, runtimes, *threads, policy, numba = ran.stdout.split()
+    assert (code, runtimes, policy) == ("0", "1", "PASSIVE"), ran.stderr
+    cores = len(os.sched_getaffinity(0))
+    expected = asked[1] if asked else None
+    assert numba == str(expected)
+    assert threads == [expected or str(cores)] * 2
+
+
+def test_the_policy_of_the_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "sys", SimpleNamespace(modules={}))
+    for name in (*environment.THREADS, "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "before")
+    environment.set_environment(["train", "--threads", "many"])
+    assert all(os.environ[name] == "before" for name in environment.THREADS)
+    assert os.environ["OMP_WAIT_POLICY"] == "before"
+    for line in (["train", "--threads", "3"], ["train", "--threads=3", "--quiet"]):
+        monkeypatch.setenv("OMP_NUM_THREADS", "before")
+        environment.set_environment(line)
+        assert all(os.environ[name] == "3" for name in environment.THREADS)
 
 
 def test_version_and_no_arguments(tcsis_cli: Callable) -> None:
@@ -86,6 +141,33 @@ def test_targets_lists_what_exact_accepts(tcsis_cli: Callable) -> None:
     for name in ("ising", "spin-glass"):
         assert tcsis_cli("exact", *examples[name]).code == 0
     assert "density.py:log_density" in tcsis_cli("targets").out
+
+
+def test_targets_are_described_as_they_are() -> None:
+    """The list is static, so that nobody waits for it."""
+    described = {found.name: found for found in catalogue.TARGETS}
+    in_files = KINDS.keys() - {"factors"}  # whose files are those of formats
+    assert described.keys() == in_files | FORMATS.keys() | {"your own"}
+
+    def options(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            "--" + {"seed": "disorder_seed"}.get(name, name).replace("_", "-") for name in names
+        )
+
+    for name, one in FORMATS.items():
+        spelled = tuple("--as" if own == "problem" else own for own in one.settings)
+        assert described[name].needs == ("FILE",)
+        own = tuple(option for option in spelled if not option.endswith("_penalty"))
+        assert described[name].may_have == tuple(
+            option if option.startswith("--") else options((option,))[0] for option in own
+        )
+    for name in in_files:
+        kind = KINDS[name]
+        needs, may_have = described[name].needs, described[name].may_have
+        expected = (
+            (("FILE",), ()) if kind.tensors else (options(kind.required), options(kind.optional))
+        )
+        assert (needs, may_have) == expected, name
 
 
 def test_exact_prints_what_the_library_gives(tcsis_cli: Callable) -> None:
@@ -198,6 +280,35 @@ def test_from_training_to_a_passed_gate(trained: Path, tmp_path: Path, tcsis_cli
     evaluated = tcsis_cli("evaluate", new, "--max-error", "0.01", "--min-ess", "0.5")
     assert evaluated.code == 0
     assert "correlation" in evaluated.out
+
+
+def test_draws_of_a_model_are_kept_without_a_folder_named(
+    untrained: Path, tmp_path: Path, tcsis_cli: Callable
+) -> None:
+    for name in ("untrained-sample", "untrained-sample-2"):
+        outcome = tcsis_cli("sample", untrained, "--n", "30")
+        assert outcome.code == 0
+        assert f"report: runs/{name}/report.html" in outcome.out
+        assert len(read_draws(tmp_path / "runs" / name / "draws.nc")[0]) == 30
+    outcome = tcsis_cli("sample", untrained, "--n", "30", "--json")
+    assert json.loads(outcome.out)["folder"] == "runs/untrained-sample-3"
+
+
+def test_what_a_budget_bought_is_said(tmp_path: Path, tcsis_cli: Callable) -> None:
+    line = ["train", *SMALL, *TINY, "--steps", "30", "--time-budget", "100"]
+    said = tcsis_cli(*line, "--out", tmp_path / "run").err
+    assert re.search(r"autoregressive: budget of 100 s: .*s training \(30 of 30 steps\)", said)
+    model = tcsis.load(tmp_path / "run")
+    assert model.steps == 30
+    assert model.account in said
+
+
+def test_too_small_a_budget_is_refused(tmp_path: Path, tcsis_cli: Callable) -> None:
+    run = tmp_path / "run"
+    outcome = tcsis_cli("train", *ISING, "--time-budget", "0.001", "--out", run)
+    assert outcome.code == 2
+    assert "error: time_budget is 0.001 s and what comes before the first step" in outcome.err
+    assert not run.exists()
 
 
 def test_a_bad_checkpoint_fails_the_gate(
@@ -386,7 +497,7 @@ def test_own_density(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tcsis_cli:
     line = ["ring.py:log_density", "--num-sites", "12", "--num-values", "3"]
     trained = tcsis_cli("train", *line, *TINY, "--steps", "40", "--out", "run", "--json")
     assert trained.code == 0
-    assert {path.name for path in Path("run").iterdir()} == FILES
+    assert {path.name for path in Path("run").iterdir()} == FILES | {"code.json"}
     monkeypatch.chdir(tmp_path.parent)  # the config says where the function is
     run = tmp_path / "run"
     assert tcsis_cli("sample", run, "--n", "500", "--seed", "3", "--out", tmp_path / "b").code == 0
@@ -435,7 +546,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     threads = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     many = ["--preset", "tiny", "--steps", "100000", "--set", "run.checkpoint_every=0.5"]
     process = start("train", *SMALL, *many, "--n", "200", "--out", run, env=threads)
-    err = interrupt(process, lambda: checkpoint.exists(run / "checkpoint"))
+    err = interrupt(process, lambda: (run / "checkpoint" / "checkpoint-4").exists())
     said = re.search(r"go on with: tcsis (.*)$", err)
     assert said is not None
     step = saved_step(run)

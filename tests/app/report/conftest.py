@@ -46,6 +46,7 @@ def result() -> Result:
                 "step": 10 * i,
                 "loss": math.exp(-i),
                 "error": 1 / i,
+                "floor": 0.04,
                 "ess": 1 - 1 / i,
                 "leak": 0.1 / i,
                 "missed": 0.2 / i,

@@ -58,7 +58,8 @@ def test_the_page_holds_all_it_needs(result: Result, tmp_path: Path) -> None:
     assert "http" not in own.replace("http-equiv", "")
     assert not re.search(r'(src|href)="(?!data:)', own)
     assert "<script>alert" not in own
-    assert page.count("plotly.js v") == 1
+    assert page.count("plotly.js (basic - minified) v") == 1
+    assert len(page.encode()) < 2_000_000
     assert "Content-Security-Policy" in own
 
 
@@ -72,6 +73,31 @@ def test_plotly_takes_every_figure(result: Result) -> None:
         plotly.graph_objects.Figure(data=figure.data, layout=figure.layout)
         assert "<" not in data(figure)
         assert json.loads(data(figure))["data"] == figure.data
+
+
+def test_log_axes_have_numbers_in_full(result: Result) -> None:
+    axis = figures.log_axis("error", [0.0021, 0.15])
+    assert axis["ticktext"] == ["0.002", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2"]
+    assert 10 ** axis["range"][0] < 0.0021 < 0.15 < 10 ** axis["range"][1]
+    assert figures.log_axis("calls", [3e3, 4e7])["ticktext"] == [
+        "10,000", "100,000", "10<sup>6</sup>", "10<sup>7</sup>",
+    ]  # fmt: skip
+    assert figures.log_axis("error", [0.0316])["tickvals"]  # between two ticks that are far apart
+    for draw in (figures.training, figures.cost_in_calls, figures.cost_in_seconds):
+        axes = [a for name, a in draw(result).layout.items() if "axis" in name]
+        assert all(len(a["tickvals"]) > 1 for a in axes if a.get("type") == "log")
+
+
+def test_the_floor_is_drawn_in_the_training_panel(result: Result) -> None:
+    figure = figures.training(result)
+    (floor,) = [part for part in figure.data if part["name"] == "floor"]
+    (error,) = [part for part in figure.data if part["name"] == "error"]
+    assert set(floor["y"]) == {0.04}
+    assert floor["yaxis"] == error["yaxis"] and floor["line"]["dash"] == "dash"
+    unknown = result.model_copy(
+        update={"history": [p.model_copy(update={"floor": None}) for p in result.history]}
+    )
+    assert "floor" not in [part["name"] for part in figures.training(unknown).data]
 
 
 def test_both_answers_are_shown() -> None:

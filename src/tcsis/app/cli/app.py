@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 import tcsis
+from tcsis.app.cli.environment import set_environment
 from tcsis.app.cli.failures import FINE, INTERRUPTED, RunInterruptedError, explain
 from tcsis.app.cli.options import (
     DrawOptions,
@@ -18,8 +19,10 @@ from tcsis.app.cli.options import (
     PrintOptions,
     RunOptions,
     TargetOptions,
+    TrustOptions,
     grouped,
 )
+from tcsis.basics.signals import stoppable
 
 app = typer.Typer(
     help="Independent samples, log Z and an honest verdict for unnormalised discrete "
@@ -38,13 +41,18 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    set_environment(given)
+    signals: list[int] = []
     try:
-        code = app(given, prog_name="tcsis", standalone_mode=False) or FINE
-        if code == INTERRUPTED:  # outside of a run
-            raise RunInterruptedError("interrupted")
-        return code
+        with stoppable() as signals:
+            code = app(given, prog_name="tcsis", standalone_mode=False) or FINE
+            if code == INTERRUPTED:  # outside of a run
+                raise RunInterruptedError("interrupted")
+            return code
+    except KeyboardInterrupt:  # before or after all else
+        return explain(RunInterruptedError("interrupted"), given, signals)
     except Exception as error:
-        return explain(error, given)
+        return explain(error, given, signals)
 
 
 def show_version(wanted: bool) -> None:
@@ -73,19 +81,23 @@ def doctor(printing: PrintOptions) -> int:
 @command
 def targets(printing: PrintOptions) -> int:
     """What can be sampled from, and how it is named."""
-    from tcsis.app.cli import inspection
+    from tcsis.app.cli import catalogue
 
-    return inspection.targets(printing)
+    return catalogue.targets(printing)
 
 
 @command
 def exact(
-    target: TargetOptions, run: DrawOptions, folder: FolderOptions, printing: PrintOptions
+    target: TargetOptions,
+    run: DrawOptions,
+    folder: FolderOptions,
+    trust: TrustOptions,
+    printing: PrintOptions,
 ) -> int:
     """Exact answers; with --out also exact draws and their report."""
     from tcsis.app.cli import inspection
 
-    return inspection.exact(target, run, folder, printing)
+    return inspection.exact(target, run, folder, trust, printing)
 
 
 @command
@@ -94,6 +106,7 @@ def train(
     run: DrawOptions,
     folder: FolderOptions,
     gates: GateOptions,
+    trust: TrustOptions,
     printing: PrintOptions,
     method: Annotated[
         str | None, Option(help="autoregressive, any-time, self-normalized or unbiased (by target)")
@@ -109,7 +122,7 @@ def train(
         "run": {"method": method, "preset": preset, "time_budget": time_budget},
         "train": {"num_steps": steps},
     }
-    return running.run("train", target, run, folder, gates, printing, over)
+    return running.run("train", target, run, folder, gates, trust, printing, over)
 
 
 @command
@@ -117,6 +130,7 @@ def sample(
     run: DrawOptions,
     folder: FolderOptions,
     gates: GateOptions,
+    trust: TrustOptions,
     printing: PrintOptions,
     model: Annotated[str, Argument(metavar="RUN", help="the folder of a trained run")],
     calls: Annotated[int | None, Option(help="network calls a draw may take")] = None,
@@ -127,7 +141,7 @@ def sample(
     """Draw from a trained run."""
     from tcsis.app.cli import running
 
-    return running.sample(model, calls, given, run, folder, gates, printing)
+    return running.sample(model, calls, given, run, folder, gates, trust, printing)
 
 
 @command
@@ -136,6 +150,7 @@ def mcmc(
     run: RunOptions,
     folder: FolderOptions,
     gates: GateOptions,
+    trust: TrustOptions,
     printing: PrintOptions,
     kernel: Annotated[str | None, Option(help="gibbs, glauber, gwg, wolff, ... (gibbs)")] = None,
     chains: Annotated[int | None, Option(help="number of chains (100)")] = None,
@@ -150,7 +165,7 @@ def mcmc(
         "kernel": kernel, "num_chains": chains, "num_steps": steps, "burn_in": burn_in,
         "thin": thin,
     }  # fmt: skip
-    return running.run("mcmc", target, run, folder, gates, printing, {"mcmc": chosen})
+    return running.run("mcmc", target, run, folder, gates, trust, printing, {"mcmc": chosen})
 
 
 @command
@@ -159,6 +174,7 @@ def compare(
     run: DrawOptions,
     folder: FolderOptions,
     gates: GateOptions,
+    trust: TrustOptions,
     printing: PrintOptions,
     methods: Annotated[
         str | None, Option(help="names with commas between, the first is the reference")
@@ -176,17 +192,21 @@ def compare(
         "run": {"preset": preset, "steps": steps, "time_budget": time_budget},
         "compare": {"methods": names, "equal": equal},
     }
-    return running.run("compare", target, run, folder, gates, printing, over)
+    return running.run("compare", target, run, folder, gates, trust, printing, over)
 
 
 @command
 def evaluate(
-    run: RunFolder, gates: GateOptions, printing: PrintOptions, weighted: Weighted = False
+    run: RunFolder,
+    gates: GateOptions,
+    trust: TrustOptions,
+    printing: PrintOptions,
+    weighted: Weighted = False,
 ) -> int:
     """Compare the draws of a run with exact answers, and judge them."""
     from tcsis.app.cli import inspection
 
-    return inspection.evaluate(run, weighted, gates, printing)
+    return inspection.evaluate(run, weighted, gates, trust, printing)
 
 
 @command

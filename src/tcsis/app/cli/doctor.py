@@ -12,7 +12,7 @@ from tcsis import exact, mcmc
 from tcsis.app import runs
 from tcsis.app.cli.failures import FAULT, FINE
 from tcsis.app.cli.options import PrintOptions
-from tcsis.app.cli.printing import Printer
+from tcsis.app.cli.printer import Printer
 from tcsis.exact import kaufman
 from tcsis.learn.trainer import train
 from tcsis.targets.physics import Ising

@@ -8,7 +8,10 @@
 | 3    | training diverged                          |
 | 4    | bad checkpoint                             |
 | 5    | a requested quality gate failed            |
+| 6    | a file cannot be written                   |
 | 130  | interrupted, with the state saved          |
+| 143  | ended by SIGTERM, with the state saved     |
+| 129  | ended by SIGHUP, with the state saved      |
 """
 
 from __future__ import annotations
@@ -17,11 +20,20 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol, TypeGuard
 
 from typer import Abort
 
-FINE, FAULT, USAGE, DIVERGED, CHECKPOINT, GATE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+from tcsis.basics.files import WriteError
+from tcsis.basics.memory import free_memory, spelled
+
+FINE, FAULT, USAGE, DIVERGED, CHECKPOINT, GATE, UNWRITTEN = 0, 1, 2, 3, 4, 5, 6
+INTERRUPTED = 130
+SIGNALLED = 128
+"""What is added to the number of a signal, as shells do."""
+ALLOCATION = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
+"""What torch says where Python would raise a MemoryError."""
 
 
 class UsageError(Protocol):
@@ -34,24 +46,31 @@ class RunInterruptedError(Exception):
     """The user stopped a run; the message says how to go on."""
 
 
-def explain(error: Exception, arguments: Sequence[str]) -> int:
-    """Print an error as one line and return the exit code."""
+def explain(error: Exception, arguments: Sequence[str], signals: Sequence[int] = ()) -> int:
+    """Print an error as one line and return the exit code; ``signals`` are those that came."""
     code, text = exit_code(error), one_line(error)
-    if code == FAULT:
+    if code == INTERRUPTED and signals:
+        code = SIGNALLED + signals[0]
+    if wants_memory(error):
+        text = f"there is not enough memory ({spelled(free_memory())} free): ask for less at once"
+    elif code == FAULT:
         text = f"{type(error).__name__}: {text}; this is a fault of tcsis, --debug shows where"
-    if "--debug" in arguments:
-        traceback.print_exception(error)
-    if "--json" in arguments:
-        print(json.dumps({"error": text, "exit_code": code}))
-    print(f"error: {text}" if code != INTERRUPTED else text, file=sys.stderr)
+    with suppress(OSError):  # of a terminal that was closed nobody reads this
+        if "--debug" in arguments:
+            traceback.print_exception(error)
+        if "--json" in arguments:
+            print(json.dumps({"error": text, "exit_code": code}))
+        print(f"error: {text}" if code < SIGNALLED else text, file=sys.stderr)
     return code
 
 
 def exit_code(error: Exception) -> int:
-    if wrong_usage(error):
+    if wrong_usage(error) or wants_memory(error):
         return USAGE
     if isinstance(error, RunInterruptedError | Abort):
         return INTERRUPTED
+    if isinstance(error, WriteError):
+        return UNWRITTEN
     if "torch" in sys.modules:  # or else none of these can have been raised
         from tcsis.learn.checkpoint import CheckpointError
         from tcsis.learn.descent import DivergedError
@@ -61,6 +80,12 @@ def exit_code(error: Exception) -> int:
         if isinstance(error, DivergedError):
             return DIVERGED
     return USAGE if isinstance(error, ValueError | OSError) else FAULT
+
+
+def wants_memory(error: Exception) -> bool:
+    """Whether more memory was asked for than there is."""
+    told = isinstance(error, RuntimeError) and any(words in str(error) for words in ALLOCATION)
+    return told or isinstance(error, MemoryError)
 
 
 def wrong_usage(error: Exception) -> TypeGuard[UsageError]:

@@ -1,8 +1,7 @@
-"""The commands that look at what is there: targets, exact, evaluate, report, show."""
+"""The commands that look at what is there: exact, evaluate, report, show."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from tcsis import exact as exact_answers
-from tcsis.app import experiment, runs, settings
+from tcsis.app import experiment, folders, runs, settings, trust
 from tcsis.app.cli import running
 from tcsis.app.cli.failures import FINE, GATE
 from tcsis.app.cli.gates import check_options, check_target, failures
@@ -21,95 +20,41 @@ from tcsis.app.cli.options import (
     PrintOptions,
     RunOptions,
     TargetOptions,
+    TrustOptions,
 )
-from tcsis.app.cli.printing import Printer, as_data, print_result
+from tcsis.app.cli.printer import Printer
+from tcsis.app.cli.printing import as_data, print_result
+from tcsis.app.limits import check_limits
 from tcsis.app.report import write_report
 from tcsis.app.results import Result
-from tcsis.app.sources import make_target
+from tcsis.app.sources import check_digest, make_target
 from tcsis.app.storage import read_draws
 from tcsis.app.summaries import compare_results
 from tcsis.app.target_file import read_target
 from tcsis.basics.frozen import merge
-from tcsis.formats.files import FORMATS
+from tcsis.basics.locks import NAME, find_writer
 from tcsis.judging.evaluation import evaluate as evaluate_draws
 from tcsis.learn import checkpoint
-from tcsis.learn.learned import load
 from tcsis.learn.trainer import CHECKPOINT
 from tcsis.targets.base import Target
-from tcsis.targets.spec import KINDS
-
-EXAMPLES = {
-    "ising": "ising --side 4 --beta 0.4407",
-    "potts": "potts --side 6 --num-values 3 --beta 1.005",
-    "spin-glass": "spin-glass --side 8 --beta 1.0 --disorder bimodal --disorder-seed 3",
-    "sherrington-kirkpatrick": "sherrington-kirkpatrick --num-sites 20 --beta 0.5",
-    "pairwise": "pairwise couplings.npz",
-    "rbm": "rbm weights.npz",
-    "bqm": "problem.bqm --beta 2",
-    "dqm": "problem.dqm",
-    "coo": "problem.coo",
-    "qubo": "problem.qubo",
-    "gset": "gset G1 --beta 0.5",
-    "dimacs": "graph.dimacs --as colouring --num-values 3",
-    "cnf": "formula.cnf",
-    "wcnf": "formula.wcnf --beta 2",
-    "bif": "alarm.bif --given smoking=yes",
-    "uai": "network.uai",
-    "fasta": "family.fasta",
-    "dca": "dca parameters.dat",
-    "your own": "density.py:log_density --num-sites 12 --num-values 3",
-}
-
-
-SPELLED = {
-    "beta": "--beta", "problem": "--as", "fugacity": "--fugacity", "num_values": "--num-values",
-    "coupling_penalty": "--set target.coupling_penalty=",
-    "field_penalty": "--set target.field_penalty=",
-}  # fmt: skip
-"""The settings of formats as options."""
-
-
-def targets(printing: PrintOptions) -> int:
-    printer = Printer(printing)
-    table = Table(title="What can be sampled from", title_justify="left")
-    for name in ("target", "needs", "may have", "for example"):
-        table.add_column(name)
-    described = []
-    for name, example in EXAMPLES.items():
-        needs, may_have = arguments(name)
-        described.append({"name": name, "needs": needs, "may_have": may_have, "example": example})
-        table.add_row(name, " ".join(needs), " ".join(may_have), example)
-    printer.show(table)
-    printer.data({"targets": described})
-    return FINE
-
-
-def arguments(name: str) -> tuple[list[str], list[str]]:
-    """What a target needs, and what it may have, as options."""
-    if name in FORMATS:
-        return ["FILE"], [SPELLED[setting] for setting in FORMATS[name].settings]
-    if name not in KINDS:
-        return ["--num-sites", "--num-values"], ["--side", "--boundary"]
-    kind = KINDS[name]
-    if kind.tensors:
-        return ["FILE"], []
-    spelled = {"seed": "disorder_seed"}
-
-    def options(names: tuple[str, ...]) -> list[str]:
-        return ["--" + spelled.get(name, name).replace("_", "-") for name in names]
-
-    return options(kind.required), options(kind.optional)
 
 
 def exact(
-    target: TargetOptions, run: RunOptions, folder: FolderOptions, printing: PrintOptions
+    target: TargetOptions,
+    run: RunOptions,
+    folder: FolderOptions,
+    trusting: TrustOptions,
+    printing: PrintOptions,
 ) -> int:
     if folder.out is not None:
-        return running.run("exact", target, run, folder, GateOptions(), printing, {})
+        return running.run("exact", target, run, folder, GateOptions(), trusting, printing, {})
     printer = Printer(printing)
+    base, origin = running.read_base(run, folder)
     over = {"target": running.target_table(target), "run": running.run_table(run)}
-    document = merge(running.read_base(run, folder), over)
-    chosen, made = settings.resolve(running.with_assignments(document, run), "exact")
+    document = running.with_assignments(merge(base, over), run)
+    running.check_code(document, base, origin, trusting)
+    chosen, made = settings.resolve(document, "exact")
+    check_limits(chosen, made)
     experiment.set_threads(chosen.run.threads)
     truth = exact_answers.solve(made)
     data = describe_exact(truth)
@@ -168,13 +113,19 @@ def spelled(value: Any) -> str:
     return f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-def evaluate(run: str, weighted: bool, gates: GateOptions, printing: PrintOptions) -> int:
+def evaluate(
+    run: str, weighted: bool, gates: GateOptions, trusting: TrustOptions, printing: PrintOptions
+) -> int:
     """``weighted`` holds for the table and the gate; the verdict uses weights where it can."""
-    printer, folder = Printer(printing), Path(run)
+    printer = Printer(printing)
+    folder = running.find_run(run, printer)
     check_options(gates)
-    target = load_target(folder)
+    target = load_target(folder, trusting)
     check_target(gates, target)
     draws, attributes = read_draws(folder / runs.DRAWS)
+    settings_of_run = runs.config_digest(folder)
+    if attributes.get(runs.CONFIG_DIGEST, settings_of_run) != settings_of_run:
+        raise ValueError(of_other_settings(folder, runs.DRAWS))
     evaluation = evaluate_draws(draws, target, weighted=weighted)
     result = compare_results(target, {str(attributes.get("method", "draws")): draws})
     method = result.methods[0]
@@ -187,20 +138,24 @@ def evaluate(run: str, weighted: bool, gates: GateOptions, printing: PrintOption
     return code
 
 
-def load_target(folder: Path) -> Target:
+def load_target(folder: Path, trusting: TrustOptions) -> Target:
     """The target of a run; one that came from a file is kept in the folder, or in the checkpoint
     of the model that was drawn from."""
     document = runs.read_config(folder)
     if (folder / runs.TARGET).is_file():
-        return read_target(folder / runs.TARGET)
+        target = read_target(folder / runs.TARGET)
+        check_digest(target, document["target"], f"{folder / runs.TARGET} is of another run")
+        return target
     trained = Path(document["run"].get("model", folder))
     if "file" in document["target"] and checkpoint.exists(trained / CHECKPOINT):
-        return load(trained / CHECKPOINT).target
+        return experiment.load_model(trained, runs.read_config(trained)).target
+    trust.require(folder, document["target"], trusting.trust_code)
     return make_target(document["target"])
 
 
 def report(run: str, printing: PrintOptions) -> int:
-    printer, folder = Printer(printing), Path(run)
+    printer = Printer(printing)
+    folder = running.find_run(run, printer)
     write_report(load_result(folder), folder / runs.REPORT)
     printer.show(f"report: {folder / runs.REPORT}")
     printer.data({"report": str(folder / runs.REPORT)})
@@ -211,7 +166,15 @@ def load_result(folder: Path) -> Result:
     document = runs.read_config(folder)
     if not (folder / runs.RESULT).is_file():
         raise ValueError(f"{folder} has no {runs.RESULT}: {how_to_finish(document, folder)}")
-    return Result.load(folder / runs.RESULT)
+    result = Result.load(folder / runs.RESULT)
+    if result.config.encode() != runs.config_text(folder):
+        raise ValueError(of_other_settings(folder, runs.RESULT))
+    return result
+
+
+def of_other_settings(folder: Path, name: str) -> str:
+    how = how_to_finish(runs.read_config(folder), folder)
+    return f"{folder / name} was made with other settings than {runs.CONFIG} has: {how}"
 
 
 def how_to_finish(document: settings.Document, folder: Path) -> str:
@@ -223,14 +186,19 @@ def how_to_finish(document: settings.Document, folder: Path) -> str:
 
 
 def show(run: str, printing: PrintOptions) -> int:
-    printer, folder = Printer(printing), Path(run)
-    document = runs.read_config(folder)
-    files = sorted(path.name for path in folder.iterdir())
+    printer = Printer(printing)
+    folder = running.find_run(run, printer)
+    document, writer = runs.read_config(folder), find_writer(folder)
+    files = sorted(path.name for path in folder.iterdir() if path.name != NAME)
     chosen = {name: document["run"].get(name) for name in ("command", "seed", "n", "preset")}
     printer.show(as_pairs(str(folder), {**document["target"], **chosen, "files": " ".join(files)}))
-    data: dict[str, Any] = {"folder": run, "config": document, "files": files}
-    data["environment"] = read_environment(folder)
-    if (folder / runs.RESULT).is_file():
+    data: dict[str, Any] = {"folder": run, "config": document, "files": files, "writer": writer}
+    data["environment"] = runs.read_environment(folder)
+    if writer is not None:
+        printer.show(f"it is being written by {writer}")
+    elif folders.find_unfinished(folder) != folder:
+        printer.show(f"its replacement is not finished: {folders.find_unfinished(folder)}")
+    if (folder / runs.RESULT).is_file() and (writer is None or is_finished(folder)):
         result = load_result(folder)
         print_result(printer, result, folder)
         data |= as_data(result)
@@ -240,8 +208,10 @@ def show(run: str, printing: PrintOptions) -> int:
     return FINE
 
 
-def read_environment(folder: Path) -> dict[str, str] | None:
+def is_finished(folder: Path) -> bool:
+    """Whether the result is that of the config: while a run goes on it may be one before."""
     try:
-        return json.loads((folder / runs.ENVIRONMENT).read_text())
-    except (OSError, ValueError):
-        return None
+        load_result(folder)
+    except ValueError:
+        return False
+    return True

@@ -57,7 +57,7 @@ class RunOptions:
     seed: Annotated[int | None, Option(help="seed of everything random (0)")] = None
     device: Annotated[str | None, Option(help="cpu, cuda, ... (cpu)")] = None
     dtype: Annotated[str | None, Option(help="float32 or float64")] = None
-    threads: Annotated[int | None, Option(help="threads to compute with (all cores)")] = None
+    threads: Annotated[int | None, Option(help="most threads to compute with (all cores)")] = None
     config: Annotated[str | None, Option(help="a TOML file with settings")] = None
     set: Annotated[
         list[str] | None, Option(help="one setting, as section.key=value; may be repeated")
@@ -91,6 +91,15 @@ class GateOptions:
     require: Annotated[
         str | None, Option(help="worst verdict to accept: trusted, trusted-by-weight or unrefuted")
     ] = None
+
+
+@dataclass(frozen=True)
+class TrustOptions:
+    """Whose code may run."""
+
+    trust_code: Annotated[
+        bool, Option("--trust-code", help="run the function that a folder from elsewhere names")
+    ] = False
 
 
 @dataclass(frozen=True)

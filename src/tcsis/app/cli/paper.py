@@ -9,14 +9,16 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-from tcsis.app.cli.failures import DIVERGED, FAULT, FINE, RunInterruptedError
+from tcsis.app.cli.failures import DIVERGED, FAULT, FINE, UNWRITTEN, RunInterruptedError
 from tcsis.app.cli.options import PrintOptions
-from tcsis.app.cli.printing import Printer
+from tcsis.app.cli.printer import Printer
 from tcsis.app.study import cells, output, table, workers
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import FULL, QUICK, Plan, Task, expected_seconds, expected_total
 from tcsis.app.study.workers import Failure
 from tcsis.basics.checks import check_integer
+from tcsis.basics.files import WriteError
+from tcsis.basics.locks import sole_writer
 from tcsis.basics.progress import progress_bar
 
 FOLDERS = {FULL.name: Path("runs") / "paper", QUICK.name: Path("runs") / "paper-quick"}
@@ -41,6 +43,20 @@ def command_line(quick: bool, out: str | None, num_workers: int | None) -> str:
 
 
 def perform(plan: Plan, folder: Path, num_workers: int, printer: Printer, command: str) -> int:
+    cells.refuse_strangers(folder, plan.tasks())  # before anything is written
+    with sole_writer(folder):
+        try:
+            rows, failures = run_missing(plan, folder, num_workers, printer, command)
+        except WriteError as error:
+            raise WriteError(f"{error}; then go on with: {command}") from error
+    printer.show(*table.as_tables(rows), f"table and figures: {folder}")
+    return report(printer, folder, rows, failures, command)
+
+
+def run_missing(
+    plan: Plan, folder: Path, num_workers: int, printer: Printer, command: str
+) -> tuple[list[table.Row], list[Failure]]:
+    """Run the cells that are not there, and write everything that is made of them."""
     tasks = plan.tasks()
     kept = cells.read_all(folder, tasks)
     for name in kept.damaged:
@@ -48,8 +64,6 @@ def perform(plan: Plan, folder: Path, num_workers: int, printer: Printer, comman
     found, failures = dict(kept.cells), []
     missing = [task for task in tasks if task not in found]
     printer.note(announce(found, missing, num_workers))
-
-    folder.mkdir(parents=True, exist_ok=True)
     whole, done = sum(map(expected_seconds, missing)) or 1.0, 0.0
     try:
         results = workers.run_all(missing, folder, num_workers)
@@ -63,20 +77,19 @@ def perform(plan: Plan, folder: Path, num_workers: int, printer: Printer, comman
                 printer.note(line(task, result))
                 done += expected_seconds(task)
                 show(done)
-        rows = output.write(plan, folder, found, failures, command, num_workers)
+        return output.write(plan, folder, found, failures, command, num_workers), failures
     except KeyboardInterrupt:
         said = f"{len(found)} of {len(tasks)} cells are kept in {folder}"
         raise RunInterruptedError(f"interrupted: {said}; go on with: {command}") from None
-    printer.show(*table.as_tables(rows), f"table and figures: {folder}")
-    return report(printer, folder, rows, failures, command)
 
 
 def report(
     printer: Printer, folder: Path, rows: list[table.Row], failures: list[Failure], command: str
 ) -> int:
     """What failed, the JSON object and the exit code."""
-    diverged = all(failure.kind == "DivergedError" for failure in failures)
-    code = (DIVERGED if diverged else FAULT) if failures else FINE
+    known = {"DivergedError": DIVERGED, "WriteError": UNWRITTEN}
+    codes = {known.get(failure.kind, FAULT) for failure in failures}
+    code = (codes.pop() if len(codes) == 1 else FAULT) if codes else FINE
     said = [f"{failure.task.label}: {failure.sentence}" for failure in failures]
     printer.data(
         {"folder": str(folder), "rows": [asdict(row) for row in rows], "failures": said,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from tcsis.app import experiment, runs, settings
+from tcsis.app import experiment, folders, runs, settings, trust
 from tcsis.app.cli.failures import FINE, GATE, RunInterruptedError
 from tcsis.app.cli.gates import check_options, check_target, failures
 from tcsis.app.cli.options import (
@@ -17,13 +18,20 @@ from tcsis.app.cli.options import (
     PrintOptions,
     RunOptions,
     TargetOptions,
+    TrustOptions,
 )
-from tcsis.app.cli.printing import Printer, as_data, print_result
+from tcsis.app.cli.printer import Printer
+from tcsis.app.cli.printing import as_data, print_result
+from tcsis.app.comparison import Comparison
 from tcsis.app.experiment import Job
+from tcsis.app.folders import Place
+from tcsis.app.limits import check_limits
 from tcsis.app.methods import name_methods
 from tcsis.app.settings import Command, Document, Settings
 from tcsis.app.sources import name_file
 from tcsis.app.target_file import read_target
+from tcsis.basics.checks import MAX_SEED
+from tcsis.basics.files import WriteError
 from tcsis.basics.frozen import merge
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT
@@ -40,6 +48,7 @@ def run(
     run: RunOptions,
     folder: FolderOptions,
     gates: GateOptions,
+    trusting: TrustOptions,
     printing: PrintOptions,
     over: Document,
 ) -> int:
@@ -47,7 +56,7 @@ def run(
     printer = Printer(printing)
     check_options(gates)
     refuse_resuming(command, folder)
-    base = read_base(run, folder)
+    base, origin = read_base(run, folder)
     over = without_nothing(merge(over, {"target": target_table(target), "run": run_table(run)}))
     if "train" in base and any(name in over.get("run", {}) for name in CHOOSING):
         printer.note("note: another method or preset is chosen, so [train] of the file is not used")
@@ -55,14 +64,18 @@ def run(
     named = over.get("target", {}).get("name")
     if named is not None and named != base.get("target", {}).get("name"):
         base.pop("target", None)
-    kept = Path(folder.out or "") / runs.TARGET
+    if "file" in over.get("target", {}):
+        base.get("target", {}).pop("sha256", None)  # which is that of another file
+    document = with_assignments(merge(base, over), run)
+    check_code(document, base, origin, trusting)
+    kept = origin / runs.TARGET
     goes_on = folder.resume and "target" not in over and kept.is_file()
-    before = read_target(kept) if goes_on else None
-    chosen, made = settings.resolve(with_assignments(merge(base, over), run), command, before)
+    chosen, made = settings.resolve(document, command, read_target(kept) if goes_on else None)
     check_names(chosen)
+    check_limits(chosen, made)
     check_target(gates, made)  # before a folder is made
-    place = make_folder(chosen, folder)
-    return perform(Job(chosen, made, folder=place, resume=folder.resume), gates, printer)
+    job = Job(chosen, made, resume=folder.resume)
+    return perform(job, open_folder(chosen, folder), gates, printer)
 
 
 def sample(
@@ -72,61 +85,92 @@ def sample(
     run: RunOptions,
     folder: FolderOptions,
     gates: GateOptions,
+    trusting: TrustOptions,
     printing: PrintOptions,
 ) -> int:
     """Draw from the model in a folder, on the target of its config, which more may be given."""
     printer = Printer(printing)
     check_options(gates)
     refuse_resuming("sample", folder)
-    trained, base = Path(model), with_assignments(read_base(run, folder), run)
-    target = runs.read_config(trained)["target"]
+    trained, base = find_run(model, printer), with_assignments(read_base(run, folder)[0], run)
+    config = runs.read_config(trained)
+    target = config["target"]
+    trust.require(trained, target, trusting.trust_code)
     before = target.get("given", "")
     more = base.get("target", {}).get("given", "") if given is None else given
     known = add_known(before, more)
     own = run_table(run) | {"calls": calls, "model": str(trained.absolute())}
     document = without_nothing({"target": target | {"given": known or None}, "run": own})
     chosen = settings.resolve_sample(merge(base, document))
-    loaded = experiment.load_model(trained, target, chosen.run.device)
+    loaded = experiment.load_model(trained, config, chosen.run.device)
     adds = known != add_known(before, "") or given is not None
     sampler = loaded.given(parse_known(known)) if adds else loaded
+    check_limits(chosen, sampler.target)
     check_target(gates, sampler.target)  # before a folder is made
-    place = make_folder(chosen, folder)
-    return perform(Job(chosen, sampler.target, sampler, place), gates, printer)
+    job = Job(chosen, sampler.target, sampler)
+    return perform(job, open_folder(chosen, folder), gates, printer)
 
 
-def perform(job: Job, gates: GateOptions, printer: Printer) -> int:
-    commands = [] if job.folder is None else repeat_commands(job.settings, job.folder)
-    job = replace(job, progress=printer.lively, commands=commands)
-    try:
-        result = experiment.run(job).result
-    except KeyboardInterrupt:
-        raise RunInterruptedError(how_to_go_on(job.settings, job.folder)) from None
-    except ValueError:
-        if job.folder is not None and not job.resume:
-            runs.discard(job.folder)
-        raise
-    print_result(printer, result, job.folder)
+def perform(
+    job: Job, opened: AbstractContextManager[Place | None], gates: GateOptions, printer: Printer
+) -> int:
+    job = replace(job, progress=printer.lively)
+    with opened as place:
+        comparison = experiment.run(job) if place is None else run_in(place, job)
+    result, folder = comparison.result, None if place is None else place.folder
+    print_result(printer, result, folder)
+    budget = getattr(job.settings.run, "time_budget", None)
+    if budget is not None and not job.progress:  # with a progress bar it has been said
+        for name, model in comparison.models.items():
+            printer.note(f"{name}: budget of {budget:g} s: {model.account}")
     missed = failures(result.methods[0], gates)
     code = GATE if missed else FINE
-    where = None if job.folder is None else str(job.folder)
+    where = None if folder is None else str(folder)
     printer.data({"folder": where, **as_data(result), "missed": missed, "exit_code": code})
     for sentence in missed:
         print(f"error: {sentence}", file=sys.stderr)
     return code
 
 
+def run_in(place: Place, job: Job) -> Comparison:
+    """Run in a folder; what ends a run early is told with what is left of it."""
+    commands = repeat_commands(job.settings, place.folder)
+    try:
+        return experiment.run(replace(job, folder=place.work, commands=commands))
+    except KeyboardInterrupt:
+        raise RunInterruptedError(how_to_go_on(job.settings, place)) from None
+    except WriteError as error:
+        raise WriteError(f"{error}; then {how_to_repeat(job.settings, place)}") from error
+    except ValueError:
+        if not job.resume:
+            folders.discard(place.work)
+        raise
+
+
 # -- settings from options -----------------------------------------------------------------------
 
 
-def read_base(run: RunOptions, folder: FolderOptions) -> Document:
-    """The file that options are laid over: that of the run to resume, or the user's."""
+def read_base(run: RunOptions, folder: FolderOptions) -> tuple[Document, Path]:
+    """The file that options are laid over, that of the run to resume or the user's, and the folder
+    that it is in."""
     if folder.resume:
         if folder.out is None:
             raise ValueError("resume needs --out: expected the folder of the run to go on with")
         if run.config is not None:
             raise ValueError("config and resume exclude each other: a run goes on with its own")
-        return runs.read_config(Path(folder.out))
-    return {} if run.config is None else settings.read(run.config)
+        unfinished = folders.find_unfinished(Path(folder.out))
+        return runs.read_config(unfinished), unfinished
+    if run.config is None:
+        return {}, Path()
+    return settings.read(run.config), Path(run.config).parent
+
+
+def check_code(document: Document, base: Document, origin: Path, trusting: TrustOptions) -> None:
+    """Refuse a function that a file names, unless the code is known; what is named on the command
+    line is the user's own wish."""
+    target, before = (settings.table(one, "target") for one in (document, base))
+    if "name" in before and target.get("name") == before["name"]:
+        trust.require(origin, settings.absolute(target), trusting.trust_code)
 
 
 def with_assignments(document: Document, run: RunOptions) -> Document:
@@ -183,16 +227,32 @@ def check_names(chosen: Settings) -> None:
 # -- folders -------------------------------------------------------------------------------------
 
 
-def make_folder(chosen: Settings, options: FolderOptions) -> Path | None:
-    """The folder that was asked for; a new one under runs for training, which always keeps."""
+def open_folder(chosen: Settings, options: FolderOptions) -> AbstractContextManager[Place | None]:
+    """The folder that was asked for; a new one under runs for training and for draws
+    of a model, which are always kept."""
     if options.out is not None:
-        return runs.open_folder(options.out, resume=options.resume, overwrite=options.overwrite)
+        how = {"resume": options.resume, "overwrite": options.overwrite}
+        return folders.open_place(options.out, **how)
     if options.overwrite:
         raise ValueError("overwrite needs --out: expected the folder to replace")
+    if isinstance(chosen, settings.Sample):
+        return folders.open_place(runs.free_folder(RUNS, f"{Path(chosen.run.model).name}-sample"))
     if chosen.run.command != "train":
-        return None
+        return nullcontext()
     name = Path(chosen.target["name"].split(":")[0]).stem
-    return runs.open_folder(runs.free_folder(RUNS, name))
+    return folders.open_place(runs.free_folder(RUNS, name))
+
+
+def find_run(path: str, printer: Printer) -> Path:
+    """The folder of a run to read."""
+    folder = Path(path)
+    found = folders.find(folder)
+    if found != folder:
+        printer.note(
+            f"note: {folder} was being replaced when its process ended; the run is in {found}, and "
+            f"whoever writes to {folder} next puts it there"
+        )
+    return found
 
 
 def repeat_commands(chosen: Settings, folder: Path) -> list[str]:
@@ -204,7 +264,8 @@ def repeat_commands(chosen: Settings, folder: Path) -> list[str]:
     if isinstance(chosen, settings.Sample):
         commands[0].insert(2, chosen.run.model)
     if chosen.run.command in settings.TRAINED:
-        commands.append(["tcsis", "sample", str(folder), "--seed", str(chosen.run.seed + 1)])
+        seed = (chosen.run.seed + 1) % (MAX_SEED + 1)
+        commands.append(["tcsis", "sample", str(folder), "--seed", str(seed)])
     commands.append(["tcsis", "evaluate", str(folder)])
     return [shlex.join(command) for command in commands]
 
@@ -214,8 +275,15 @@ def refuse_resuming(command: Command, options: FolderOptions) -> None:
         raise ValueError(f"resume is for training: {command} starts afresh, with --overwrite")
 
 
-def how_to_go_on(chosen: Settings, folder: Path | None) -> str:
-    if folder is None or not checkpoint.exists(folder / CHECKPOINT):
-        return "interrupted before there was anything to save"
-    command = shlex.join(["tcsis", chosen.run.command, "--resume", "--out", str(folder)])
-    return f"interrupted: the state is saved in {folder}; go on with: {command}"
+def how_to_go_on(chosen: Settings, place: Place) -> str:
+    if not checkpoint.exists(place.work / CHECKPOINT):
+        return f"interrupted before there was anything to save; {how_to_repeat(chosen, place)}"
+    return f"interrupted: the state is saved in {place.work}; {how_to_repeat(chosen, place)}"
+
+
+def how_to_repeat(chosen: Settings, place: Place) -> str:
+    """What takes a run to its end that was ended early."""
+    if chosen.run.command not in settings.TRAINED:
+        return f"run it again with --overwrite --out {shlex.quote(str(place.folder))}"
+    command = ["tcsis", chosen.run.command, "--resume", "--out", str(place.folder)]
+    return f"go on with: {shlex.join(command)}"

@@ -25,6 +25,8 @@ from tcsis.app.results import (
 Panel = dict[str, Any]
 
 NUM_COLOURS = 6
+MANY_DECADES = 2.5
+"""On a logarithmic axis, from which on powers of ten are ticks enough."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 INK, MUTED, LINE, BAND = "var(--ink)", "var(--muted)", "var(--line)", "var(--band)"
 MAIN_ERRORS = ("correlation", "pair correlations", "energy")
@@ -83,6 +85,30 @@ def axis(title: str, **more: Any) -> Panel:
         "fixedrange": True,
         **more,
     }
+
+
+def log_axis(title: str, values: Sequence[float], **more: Any) -> Panel:
+    """A logarithmic axis that shows all values, with a number in full at every tick: powers of ten,
+    and 2 and 5 times those where there would be few."""
+    low, high = math.log10(min(values)), math.log10(max(values))
+    room = max(0.06 * (high - low), 0.2)  # so that there is a tick in any case
+    low, high = low - room, high + room
+    digits = (1, 2, 5) if high - low < MANY_DECADES else (1,)
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    ticks = [digit * 10.0**power for power in decades for digit in digits]
+    shown = [tick for tick in ticks if low <= math.log10(tick) <= high]
+    return axis(
+        title, type="log", range=[low, high], tickvals=shown, ticktext=[in_full(t) for t in shown],
+        **more,
+    )  # fmt: skip
+
+
+def in_full(tick: float) -> str:
+    """0.002, 50, 20,000 or, beyond that, 2×10⁷."""
+    if 1e-4 < tick < 1e6:
+        return f"{tick:,.0f}" if tick >= 1 else f"{tick:.4f}".rstrip("0")
+    digit, power = f"{tick:.0e}".split("e")
+    return f"{'' if digit == '1' else digit + '×'}10<sup>{int(power)}</sup>"
 
 
 def layout(height: int, **more: Any) -> Panel:
@@ -233,12 +259,24 @@ def training(result: Result) -> Figure | None:
     for row, (field, title, logarithmic) in enumerate(shown):
         number = "" if row == 0 else str(row + 1)
         top = 1 - row * (share + gap)
-        kind = "log" if logarithmic else "linear"
-        axes[f"yaxis{number}"] = axis(title, domain=[max(0.0, top - share), top], type=kind)
-        data.append(curve(history, field, by_seconds, colour(row), f"y{number}"))
+        drawn = [curve(history, field, by_seconds, colour(row), f"y{number}")]
+        if field == "error":
+            drawn += floor_of_error(history, by_seconds, f"y{number}")
+        heights = [y for part in drawn for y in part["y"] if y > 0]
+        place = {"domain": [max(0.0, top - share), top]}
+        axes[f"yaxis{number}"] = (
+            log_axis(title, heights, **place) if logarithmic and heights else axis(title, **place)
+        )
+        data += drawn
     bottom = "y" if len(shown) == 1 else f"y{len(shown)}"
     axes["xaxis"] = axis("training seconds" if by_seconds else "training step", anchor=bottom)
     return Figure(data, layout(110 + 130 * len(shown), **axes), [])
+
+
+def floor_of_error(history: list[TrainingPoint], by_seconds: bool, y: str) -> list[Panel]:
+    """What as many perfect draws would show, dashed, where it is known."""
+    line = curve(history, "floor", by_seconds, MUTED, y)
+    return [line | {"mode": "lines", "line": {"color": MUTED, "dash": "dash"}}] if line["y"] else []
 
 
 def curve(history: list[TrainingPoint], field: str, by_seconds: bool, line: str, y: str) -> Panel:
@@ -294,7 +332,8 @@ def cost_in_seconds(result: Result) -> Figure | None:
 
 def cost(result: Result, price: Callable[[MethodResult], float], title: str) -> Figure | None:
     """The main error of each method against its price, with a bar at its floor."""
-    data, keys, names = [], [], set()
+    data: list[Panel] = []
+    keys, names = [], set()
     for i, method in enumerate(result.methods):
         row = main_error(method)
         if row is None or not row.error or price(method) <= 0:  # both axes are logarithmic
@@ -313,8 +352,9 @@ def cost(result: Result, price: Callable[[MethodResult], float], title: str) -> 
     if len(keys) < 2:  # one alone has nothing to be compared with
         return None
     keys.append(Key("floor of as many independent draws", MUTED, "line"))
-    error = axis(f"error of {' or '.join(sorted(names))}", type="log", dtick="D2")
-    axes = {"xaxis": axis(title, type="log", dtick="D2"), "yaxis": error}
+    error = f"error of {' or '.join(sorted(names))}"
+    prices, errors = ([part[name][0] for part in data] for name in ("x", "y"))
+    axes = {"xaxis": log_axis(title, prices), "yaxis": log_axis(error, errors)}
     return Figure(data, layout(320, **axes), keys)
 
 

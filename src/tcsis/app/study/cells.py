@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 import tcsis
@@ -23,6 +22,7 @@ from tcsis.app.study.plan import Task
 from tcsis.app.summaries import finite
 from tcsis.basics.files import write_whole
 from tcsis.basics.frozen import Frozen
+from tcsis.basics.seals import open_json, seal_json
 from tcsis.judging import metrics
 from tcsis.judging.evaluation import evaluate
 from tcsis.targets.base import Target
@@ -127,7 +127,8 @@ class Kept:
 
 def keep(folder: Path, task: Task, cell: Cell) -> Path:
     path = locate(folder, task)
-    write_whole(path, json.dumps(cell.model_dump(), allow_nan=False, indent=1) + "\n")
+    text = json.dumps(cell.model_dump(), allow_nan=False, indent=1) + "\n"
+    write_whole(path, seal_json(text))
     return path
 
 
@@ -151,8 +152,8 @@ def read_all(folder: Path, tasks: list[Task]) -> Kept:
 def read(path: Path) -> Cell | None:
     """The cell in a file; None if it is damaged."""
     try:
-        return Cell.model_validate_json(path.read_bytes())
-    except ValidationError:
+        return Cell.model_validate_json(open_json(path, path.read_bytes()))
+    except ValueError:
         return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -16,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numba
 import torch
 
 from tcsis.app.study import cells
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import Task
+from tcsis.basics.files import WriteError
 from tcsis.learn.descent import DivergedError
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
@@ -75,7 +76,7 @@ def work(task: Task, folder: Path) -> Cell | Failure:
 def sentence_of(error: Exception) -> str:
     """One line; with the kind of error where it was not written for a reader."""
     text = " ".join(str(error).split())
-    written = isinstance(error, ValueError | DivergedError)
+    written = isinstance(error, ValueError | DivergedError | WriteError)
     return text if written and text else f"{type(error).__name__}: {text}"
 
 
@@ -88,9 +89,17 @@ def outcome_of(future: Future[Cell | Failure], task: Task) -> Cell | Failure:
 
 
 def prepare() -> None:
-    """In a new process: one thread."""
+    """In a new process: one thread for the work, and one that ends the process with its parent,
+    which may be killed before it can."""
     torch.set_num_threads(1)
-    numba.set_num_threads(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

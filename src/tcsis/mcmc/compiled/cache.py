@@ -46,6 +46,20 @@ class SourcesCache(FunctionCache):
         name = f"{self._impl.filename_base}.{sha256(full_name(function).encode()).hexdigest()[:8]}"
         self._cache_file = IndexDataCacheFile(self.cache_path, name, stamp(function))
 
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """What is kept; None where that cannot be read, so that it is compiled again."""
+        try:
+            return super().load_overload(signature, target_context)
+        except Exception:  # a damaged pickle may raise anything
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep it, if the disk has room: a run does not end for want of a cache."""
+        with suppress(OSError):
+            super().save_overload(signature, data)
+
     def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
         """Types and processor; numba adds a hash of the functions called that no two processes
         agree on."""

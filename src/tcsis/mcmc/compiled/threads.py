@@ -1,8 +1,9 @@
 """Sharing chains out among threads.
 
 The compiled loops release the interpreter lock, so plain threads run them side by side.  This
-compiles in half the time of numba's own parallel loops, and works after a fork.  The number of
-threads is the one numba is set to: ``numba.set_num_threads`` or NUMBA_NUM_THREADS.
+compiles in half the time of numba's own parallel loops, works after a fork, and nobody spins:
+asking numba for its number of threads would start them, with an OpenMP of its own beside torch's.
+So the most there may be is torch's number, and NUMBA_NUM_THREADS where that is smaller.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from itertools import pairwise
 from threading import Thread
 from typing import Any
 
-import numba
 import numpy as np
+import torch
+from numba import config
 
 UPDATES_PER_THREAD = 2**17
 """About as many single-site updates as a thread must have to be worth starting."""
@@ -26,7 +28,7 @@ def share_out(
     together are all chains; ``num_updates`` is the work of one chain."""
     num_blocks = -(-num_chains // block)
     worthwhile = num_chains * num_updates // UPDATES_PER_THREAD
-    num_threads = max(1, min(numba.get_num_threads(), num_blocks, worthwhile))
+    num_threads = max(1, min(most_threads(), num_blocks, worthwhile))
     bounds = np.rint(np.linspace(0, num_blocks, num_threads + 1)).astype(int) * block
     *others, last = [(int(a), int(b)) for a, b in pairwise(bounds)]
     threads = [Thread(target=kernel, args=(*chains, *args)) for chains in others]
@@ -35,3 +37,9 @@ def share_out(
     kernel(last[0], num_chains, *args)
     for thread in threads:
         thread.join()
+
+
+def most_threads() -> int:
+    # numba sets its options at run time, where no checker sees them
+    most: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    return min(torch.get_num_threads(), most)

@@ -19,9 +19,11 @@ import torch
 
 from tcsis.basics.checks import check_counts, check_integer, make_generator
 from tcsis.basics.frozen import parse
+from tcsis.basics.locks import sole_writer
 from tcsis.basics.progress import progress_bar
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
+from tcsis.learn.budgets import new_budget
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.learned import load_weights, matching_target, tensors_of
 from tcsis.learn.trainer import said
@@ -55,9 +57,7 @@ def train(
     config = config or LeapsConfig()
     if steps is not None:
         config = config.model_copy(update={"num_steps": check_integer("steps", steps)})
-    if time_budget is not None and not time_budget > 0:
-        raise ValueError(f"time_budget is {time_budget}: expected seconds above 0")
-    run = Run(target.free, config, seed, time_budget)
+    run = Run(target.free, config, seed, new_budget(time_budget))
     with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
         for _ in run.steps():
             show(run.progress, said(run.last_loss, run.history))
@@ -137,7 +137,8 @@ class Leaps:
             "leaps": self.config.model_dump(), "target": described, "history": self.history,
             "seconds": self.seconds, "num_density_calls": self.num_density_calls,
         }  # fmt: skip
-        return checkpoint.save(folder, tensors, record)
+        with sole_writer(Path(folder)):
+            return checkpoint.save(folder, tensors, record)
 
 
 def load(folder: str | Path, target: Target | None = None) -> Leaps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from copy import deepcopy
 
@@ -11,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.basics.checks import make_generator
+from tcsis.basics.clock import Budget
 from tcsis.draws import Draws
+from tcsis.learn.budgets import check_begun, check_pace
 from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.mcmc.gibbs import SweepGibbs
 from tcsis.mcmc.kernel import State
@@ -101,32 +102,34 @@ class Run:
     """The state of a training run, and its loop."""
 
     def __init__(
-        self, target: Target, config: LeapsConfig, seed: int, time_budget: float | None
+        self, target: Target, config: LeapsConfig, seed: int, time_budget: Budget | None = None
     ) -> None:
         self.target, self.config, self.seed = target, config, seed
-        self.time_budget = time_budget or math.inf
+        self.budget = time_budget or Budget()
         self.model = make_model(config, target, seed)
         self.average = deepcopy(self.model).eval().requires_grad_(False)
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), weight_decay=WEIGHT_DECAY, fused=True
         )
         self.generator = make_generator(seed, "training", target.device)
-        self.step, self.seconds, self.last_loss = 0, 0.0, math.nan
+        self.step, self.last_loss = 0, math.nan
         self.history: list[dict[str, float]] = []
 
     def steps(self) -> Iterator[int]:
         """Train to the end, yielding after every step."""
-        began = time.perf_counter()
         walkers = Walkers(self.target, self.config, self.generator)
         self.calibrate(walkers)
+        self.budget.lap("set-up")
+        check_begun(self.budget, 0.0)
         while self.progress < 1:
             if self.step % self.config.refresh_every == 0 and self.step:
                 walkers.renew(self.model.rates)
             self.make_step(*walkers.choose())
-            self.seconds = time.perf_counter() - began
+            self.budget.lap("training")
+            check_pace(self.budget, self.step, self.step, self.config.num_steps, 0.0)
             if self.due():
                 self.evaluate()
-                self.seconds = time.perf_counter() - began
+                self.budget.lap("evaluation")
             yield self.step
 
     @torch.no_grad()
@@ -158,7 +161,11 @@ class Run:
     @property
     def progress(self) -> float:
         """From 0 to 1, by steps or by the clock."""
-        return max(self.step / self.config.num_steps, self.seconds / self.time_budget)
+        return max(self.step / self.config.num_steps, self.seconds / self.budget.limit)
+
+    @property
+    def seconds(self) -> float:
+        return self.budget.total
 
     def learning_rate(self) -> float:
         return self.config.learning_rate * rate_share(self.step, self.progress, WARMUP, FINAL)

@@ -1,0 +1,55 @@
+"""Text files that carry the SHA-256 of all else in them, so that no change goes unnoticed.
+
+    JSON    {"sha256": "...", ...}      the first entry of the object
+    TOML    # sha256 ...                the first line
+
+Whoever changes such a config takes its first line out.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from pathlib import Path
+
+JSON = re.compile(rb'\{\n "sha256": "([0-9a-f]{64})",')
+TOML = re.compile(rb"# sha256 ([0-9a-f]{64}), of all below; take this line out if you change it\n")
+
+
+def seal_json(text: str) -> str:
+    """The text of an object, with its checksum as the first of its entries."""
+    return f'{{\n "sha256": "{digest(text.encode())}",' + text[1:]
+
+
+def open_json(path: Path, content: bytes) -> bytes:
+    """The text that was sealed."""
+    found = JSON.match(content)
+    return check(path, found, b"{" + content[found.end() :] if found else b"")
+
+
+def seal_toml(text: str) -> str:
+    seal = f"# sha256 {digest(text.encode())}, of all below; take this line out if you change it"
+    return f"{seal}\n{text}"
+
+
+def open_toml(path: Path, content: bytes) -> bytes:
+    """The text that was sealed."""
+    found = TOML.match(content)
+    return check(path, found, content[found.end() :] if found else b"")
+
+
+def is_sealed_toml(content: bytes) -> bool:
+    return TOML.match(content) is not None
+
+
+def check(path: Path, found: re.Match[bytes] | None, content: bytes) -> bytes:
+    fault = "has no checksum" if found is None else "does not match its checksum"
+    if found is None or digest(content) != found[1].decode():
+        raise ValueError(
+            f"{path} {fault}: expected it as tcsis wrote it; restore it from a copy or run again"
+        )
+    return content
+
+
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
