@@ -47,8 +47,8 @@ FORMATS = {
 
 
 def find_format(path: str | Path) -> str | None:
-    """The name of the format that files with this extension have."""
-    extension = Path(path).suffix.lower()
+    """The name of the format that files with this extension have, packed by gzip or not."""
+    extension = Path(str(path).lower().removesuffix(".gz")).suffix
     return next((name for name, one in FORMATS.items() if extension in one.extensions), None)
 
 

@@ -5,8 +5,10 @@ Whatever a header declares is held against the limits below before anything of t
 
 from __future__ import annotations
 
+import gzip
 import math
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,15 +60,15 @@ def shown(word: str) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file of bounded size."""
+    """The content of a file of bounded size, unpacked where its name ends with .gz."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path} is not a file: expected the path of one")
     try:
-        with path.open("rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror}): expected a file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read ({error}): expected a file that is whole") from None
     if len(content) > MAX_BYTES:
         raise ValueError(f"{path} has more than {MAX_BYTES // 2**20} MB: expected less")
     return content
