@@ -17,7 +17,7 @@ variance, and Bennett's bound holds; neighbouring states of chains are compared 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -86,8 +86,8 @@ class Residuals:
     weight: Tensor
     batch: Tensor | None
     pairs: Tensor
-    copies: float
-    names: Names
+    copies: float = 1.0
+    names: Names = field(default_factory=Names)
 
 
 def residuals_of(evidence: Evidence) -> Residuals | None:
