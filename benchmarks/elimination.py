@@ -339,7 +339,8 @@ that log Z should be 0.  χ² is the least chance over all sites that their valu
 as often as they should be, times the number of sites.  Beside pgmpy: given the most likely state of
 a leaf, the largest relative difference of a few marginals, with the time of ours (all marginals,
 and all before the leaf was known) and of theirs (those few).  pgmpy was given {PATIENCE} s a
-network.  Peak memory of the whole run: {peak:.1f} GB.
+network.  MB are those of our tables; the peak of the whole process, with all that pgmpy read and
+computed in it, was {peak:.1f} GB.
 
 {of_networks}
 ## Orders

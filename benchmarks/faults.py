@@ -164,7 +164,7 @@ def fingerprint(folder: Path) -> dict[str, Any]:
         "tensors": hashed,
         "data": without_times(data),
         "draws": [hash_bytes(value.tobytes()) for value in draws.to_numpy().values()],
-        "attributes": without_times({k: v for k, v in attributes.items() if k != "sha256"}),
+        "attributes": without_times(attributes),
         "result": without_times(result),
         "metrics": without_times([json.loads(line) for line in lines]),
         "config": (folder / "config.toml").read_text(),

@@ -20,6 +20,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -39,6 +40,8 @@ FOLDER = Path(__file__).parents[1] / "docs" / "results" / "faults"
 NUM_MUTATIONS = 10_000
 BATCH = 250
 """Mutations in one process, which a damaged file might end."""
+LONGEST = 60
+"""Seconds after which a command that reads a damaged file is taken not to end."""
 TIMES = ("seconds", "training_seconds", "folder", "files", "environment", "commands", "writer")
 
 TINY = ["--preset", "tiny", "--steps", "20", "--n", "60", "--set", "train.num_evaluations=2"]
@@ -304,6 +307,7 @@ def try_batch(batch: range, pristine: Path, wanted: dict, kept: Path) -> None:
         try:
             with kept.open("a") as file:
                 for number in batch:
+                    signal.alarm(LONGEST)  # which ends the process
                     outcome = try_once(number, pristine, wanted)
                     file.write(json.dumps(asdict(outcome)) + "\n")
                     file.flush()
@@ -367,8 +371,8 @@ wrong number, a traceback or "a fault of tcsis", or an unclear end must not be.
 Changes: {changes}.
 
 `metrics.jsonl` is for other programs: no command reads it. What stays the same is damage that no
-number depends on, such as the padding of an HDF5 file, a checkpoint that was deleted, so that the
-run starts again from its seed, or nothing at all, where two equal lines changed places.
+number depends on, such as a checkpoint that was deleted, so that the run starts again from its
+seed, the name of the machine, or nothing at all, where two equal lines changed places.
 """
 
 

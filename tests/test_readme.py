@@ -27,6 +27,7 @@ EXPECTED = {
     "your-own-density.md": [],
     "factors.md": ["elimination", "log P(evidence) = -", "(3, 2, 2)"],
     "formats.md": ["('a', 'b', 'c')", "True", "120 ways", "bad.cnf, line 3: a literal is '7'"],
+    "exact.md": ["kac-ward", "torch.Size([760])", "exact by kac-ward"],
     "evidence.md": ["trusted", "log P(evidence) = -"],
     "report.md": [
         "trusted by weight. Only with",
@@ -42,6 +43,7 @@ WRITTEN = {
     "your-own-density.md": ["ring.html"],
     "factors.md": [],
     "formats.md": ["petersen.gset"],
+    "exact.md": [],
     "evidence.md": [],
     "report.md": [],
     "choosing.md": [],

@@ -6,12 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tcsis.basics.seals import is_sealed_toml, open_json, open_toml, seal_json, seal_toml
+from tcsis.basics.seals import (
+    is_sealed_toml,
+    open_bytes,
+    open_json,
+    open_toml,
+    seal_bytes,
+    seal_json,
+    seal_toml,
+)
 
 PATH = Path("somewhere")
 TEXTS = {
     "json": (json.dumps({"β": 0.5, "x": [1, 2]}, indent=1) + "\n", seal_json, open_json),
     "toml": ("β = 0.5\n[x]\ny = 'sha256'\n", seal_toml, open_toml),
+    "bytes": ("β\nsha256 0\n", lambda text: seal_bytes(text.encode()).decode(), open_bytes),
 }
 
 

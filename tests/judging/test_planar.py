@@ -9,11 +9,12 @@ from tcsis.targets import SpinGlass
 
 
 @pytest.mark.statistical
-def test_a_wide_glass_is_judged_by_exact_answers() -> None:
+def test_a_wide_glass_is_judged_by_exact_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Perfect draws are trusted, and those of a target 5 % colder are not; a row is off by four
     floors by chance once in a thousand."""
-    target = SpinGlass((15, 16), 1.0, seed=1, boundary="open")
-    colder = SpinGlass((15, 16), 1.05, seed=1, boundary="open")
+    target = SpinGlass(22, 1.0, seed=1, boundary="open")
+    colder = SpinGlass(22, 1.05, seed=1, boundary="open")
+    monkeypatch.setattr("tcsis.judging.reference.NUM_REFERENCE", 1000)  # in seconds
     reference = Reference(target)
     good, off = (
         evaluate_states(
@@ -28,6 +29,6 @@ def test_a_wide_glass_is_judged_by_exact_answers() -> None:
 
 
 def test_too_cold_for_exact_answers_is_none() -> None:
-    reference = Reference(SpinGlass(16, 30.0, boundary="open"))
+    reference = Reference(SpinGlass(32, 30.0, boundary="open"))
     assert reference.truth is None
     assert reference.states is None

@@ -230,9 +230,9 @@ def test_guided_walkers_and_the_buffer_train(target: Target) -> None:
 def test_time_budget_ends_training() -> None:
     begin = time.perf_counter()
     config = small(ISING, "autoregressive", num_steps=10**7)
-    model = quiet(ISING, config=config, time_budget=0.5)
-    assert 0.5 <= model.seconds < 5
-    assert time.perf_counter() - begin < 10
+    model = quiet(ISING, config=config, time_budget=3)
+    assert 2.5 <= model.seconds < 10
+    assert time.perf_counter() - begin < 15
     with pytest.raises(ValueError, match="time_budget is 0: expected seconds above 0"):
         quiet(ISING, config=config, time_budget=0)
     with pytest.raises(ValueError, match="steps is 0"):

@@ -9,15 +9,14 @@
 Sites go by their names where the target has names, and else by their numbers.
 
 Independent draws are one chain, and come back without its axis.  The attributes of the file hold
-the target's ``repr``, what the draws cost, what the caller adds, and a checksum of all of it.  A
-file bears its name only once it is whole.
+the target's ``repr``, what the draws cost, and what the caller adds.  Behind all that HDF5 reads, a
+checksum ends the file: damaged files can keep HDF5 busy for ever, so nothing is read before it is
+known to be whole.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ import numpy as np
 import torch
 
 from tcsis.basics.files import write_whole
+from tcsis.basics.seals import open_bytes, seal_bytes
 from tcsis.draws import Draws, Fingerprint
 from tcsis.targets.base import Target
 
@@ -36,11 +36,9 @@ FORMAT = "tcsis-draws-2"
 AXES = ("chain", "draw", "site")
 STRINGS = h5py.string_dtype()
 COSTS = ("seconds", "num_density_calls", "num_network_calls", "acceptance")
-OWN = ("format", "independent", "target", "sha256", *COSTS)
-UNSEALED = ("sha256", "_NCProperties")
-"""The checksum itself, and what h5netcdf writes of its own version."""
+OWN = ("format", "independent", "target", *COSTS)
 UNREADABLE = (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError)
-"""What h5py passes on from a file that is damaged or not its own."""
+"""What h5py passes on from a file that is not its own."""
 
 Attribute = str | int | float
 
@@ -62,9 +60,9 @@ def write_draws(
     # in memory first: HDF5 itself does not survive a disk that is full
     content = io.BytesIO()
     with h5netcdf.File(content, "w") as file:
-        file.attrs.update(attrs | {"sha256": digest(draws, energy.numpy(), attrs)})
+        file.attrs.update(attrs)
         write_groups(file, draws, energy.numpy(), target)
-    write_whole(path, content.getvalue())
+    write_whole(path, seal_bytes(content.getvalue()))
 
 
 def read_draws(path: str | Path) -> tuple[Draws, dict[str, Any]]:
@@ -72,8 +70,10 @@ def read_draws(path: str | Path) -> tuple[Draws, dict[str, Any]]:
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path} is not a file: expected draws that tcsis wrote")
+    content = open_bytes(path, path.read_bytes())
     try:
-        with h5py.File(path, "r") as file:  # which, unlike h5netcdf, closes what it cannot read
+        # which, unlike h5netcdf, closes what it cannot read
+        with h5py.File(io.BytesIO(content), "r") as file:
             attrs = {name: plain(value) for name, value in file.attrs.items()}
             if attrs["format"] != FORMAT:
                 raise ValueError(f"not of the format {FORMAT}")
@@ -164,10 +164,6 @@ def read_groups(file: h5py.File, attrs: dict[str, Any]) -> Draws:
     log_weight = torch.from_numpy(stats["log_weight"][...]) if "log_weight" in stats else None
     costs = {name: attrs[name] for name in COSTS if name in attrs}
     draws = Draws(x, log_weight, **costs, fingerprint=read_fingerprint(file))
-    # lost pieces of a damaged file may read as zeros
-    written = {name: value for name, value in attrs.items() if name not in UNSEALED}
-    if digest(draws, stats["energy"][...], written) != attrs["sha256"]:
-        raise ValueError("the draws do not match their checksum")
     return draws.flat if attrs["independent"] else draws
 
 
@@ -178,17 +174,6 @@ def read_fingerprint(file: h5py.File) -> Fingerprint | None:
     return Fingerprint(
         torch.from_numpy(group["x"][...]), torch.from_numpy(group["log_density"][...])
     )
-
-
-def digest(draws: Draws, energy: np.ndarray, attrs: Mapping[str, Any]) -> str:
-    """SHA-256 of tokens, energies, weights, fingerprint and attributes."""
-    sha256 = hashlib.sha256(json.dumps(dict(attrs), sort_keys=True).encode())
-    arrays = [energy, *draws.to_numpy().values()]
-    if draws.fingerprint is not None:
-        arrays += [draws.fingerprint.x.numpy(), draws.fingerprint.log_density.numpy()]
-    for values in arrays:
-        sha256.update(np.ascontiguousarray(values).data)
-    return sha256.hexdigest()
 
 
 def plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Text files that carry the SHA-256 of all else in them, so that no change goes unnoticed.
+"""Files that carry the SHA-256 of all else in them, so that no change goes unnoticed.
 
     JSON    {"sha256": "...", ...}      the first entry of the object
     TOML    # sha256 ...                the first line
+    other   sha256 ...                  the last line, for formats that do not mind one
 
 Whoever changes such a config takes its first line out.
 """
@@ -14,6 +15,10 @@ from pathlib import Path
 
 JSON = re.compile(rb'\{\n "sha256": "([0-9a-f]{64})",')
 TOML = re.compile(rb"# sha256 ([0-9a-f]{64}), of all below; take this line out if you change it\n")
+
+
+LAST = re.compile(rb"\nsha256 ([0-9a-f]{64})\n")
+LAST_SIZE = 73
 
 
 def seal_json(text: str) -> str:
@@ -40,6 +45,15 @@ def open_toml(path: Path, content: bytes) -> bytes:
 
 def is_sealed_toml(content: bytes) -> bool:
     return TOML.match(content) is not None
+
+
+def seal_bytes(content: bytes) -> bytes:
+    return content + f"\nsha256 {digest(content)}\n".encode()
+
+
+def open_bytes(path: Path, content: bytes) -> bytes:
+    """The bytes that were sealed."""
+    return check(path, LAST.fullmatch(content[-LAST_SIZE:]), content[:-LAST_SIZE])
 
 
 def check(path: Path, found: re.Match[bytes] | None, content: bytes) -> bytes:

@@ -68,7 +68,9 @@ def read_bytes(path: str | Path) -> bytes:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read ({error}): expected a file that is whole") from None
+        raise ValueError(
+            f"{path} cannot be read ({error}): expected a file that is whole"
+        ) from None
     if len(content) > MAX_BYTES:
         raise ValueError(f"{path} has more than {MAX_BYTES // 2**20} MB: expected less")
     return content

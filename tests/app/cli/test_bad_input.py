@@ -416,7 +416,7 @@ def test_damaged_draws_and_results(untrained: Path, tmp_path: Path, tcsis_cli: C
     (run / "result.json").write_text("{}")
     outcome = tcsis_cli("evaluate", run)
     assert outcome.code == 2
-    assert_one_line(outcome, "draws.nc cannot be read")
+    assert_one_line(outcome, "draws.nc has no checksum")
     for command in ("report", "show"):
         outcome = tcsis_cli(command, run, "--quiet")
         assert outcome.code == 2

@@ -146,23 +146,21 @@ def test_targets_lists_what_exact_accepts(tcsis_cli: Callable) -> None:
 def test_targets_are_described_as_they_are() -> None:
     """The list is static, so that nobody waits for it."""
     described = {found.name: found for found in catalogue.TARGETS}
-    in_files = KINDS.keys() - {"factors"}  # whose files are those of formats
-    assert described.keys() == in_files | FORMATS.keys() | {"your own"}
+    named = {name: KINDS[name] for name in KINDS if not KINDS[name].tensors}
+    named |= {name: KINDS[name] for name in sources.FROM_FILES}
+    assert described.keys() == named.keys() | FORMATS.keys() | {"your own"}
 
     def options(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(
             "--" + {"seed": "disorder_seed"}.get(name, name).replace("_", "-") for name in names
         )
 
+    spelled = {"problem": "--as", "coupling_penalty": None, "field_penalty": None}  # by --set
     for name, one in FORMATS.items():
-        spelled = tuple("--as" if own == "problem" else own for own in one.settings)
+        found = [spelled.get(own, *options((own,))) for own in one.settings]
         assert described[name].needs == ("FILE",)
-        own = tuple(option for option in spelled if not option.endswith("_penalty"))
-        assert described[name].may_have == tuple(
-            option if option.startswith("--") else options((option,))[0] for option in own
-        )
-    for name in in_files:
-        kind = KINDS[name]
+        assert described[name].may_have == tuple(option for option in found if option)
+    for name, kind in named.items():
         needs, may_have = described[name].needs, described[name].may_have
         expected = (
             (("FILE",), ()) if kind.tensors else (options(kind.required), options(kind.optional))
