@@ -14,6 +14,7 @@ GUIDES = (
     "tutorial.md",
     "your-own-density.md",
     "factors.md",
+    "formats.md",
     "exact.md",
     "evidence.md",
     "report.md",
@@ -25,6 +26,7 @@ EXPECTED = {
     "tutorial.md": ["15.5222", "torch.Size([5000, 16])", "8.0", "autoregressive", "glauber"],
     "your-own-density.md": [],
     "factors.md": ["elimination", "log P(evidence) = -", "(3, 2, 2)"],
+    "formats.md": ["('a', 'b', 'c')", "True", "120 ways", "bad.cnf, line 3: a literal is '7'"],
     "exact.md": ["kac-ward", "torch.Size([760])", "exact by kac-ward"],
     "evidence.md": ["trusted", "log P(evidence) = -"],
     "report.md": [
@@ -40,6 +42,7 @@ WRITTEN = {
     "tutorial.md": ["ising.html", "compare.html", "ising-model"],
     "your-own-density.md": ["ring.html"],
     "factors.md": [],
+    "formats.md": ["petersen.gset"],
     "exact.md": [],
     "evidence.md": [],
     "report.md": [],

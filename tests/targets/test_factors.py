@@ -161,10 +161,10 @@ TABLE = np.zeros((2, 2))
         (lambda: weather(site_names=["a", "b", "a", "c"]), "site_names has 'a' twice"),
         (lambda: weather(value_names=[["a", "b"]]), "value_names has 1 entries"),
         (lambda: weather().given({0: 2}), "given has the value 2 at site 0: expected 0..1"),
-        (lambda: weather().given({"rain": 1}), "there are no names"),
+        (lambda: weather().given({"rain": 1}), "for it has no names"),
         (lambda: weather(**NAMES).given({"rian": 1}), "did you mean 'rain'?"),
         (lambda: weather(**NAMES).given({"wind": "clam"}), "did you mean 'calm'?"),
-        (lambda: weather(**NAMES).given({"rain": 1, 0: 0}), "given names site 0 twice"),
+        (lambda: weather(**NAMES).given({"rain": 1, 0: 0}), "given names site rain twice"),
         (lambda: weather().relaxed_log_density(torch.zeros(4, 3)), "has no gradient"),
     ],
 )  # fmt: skip

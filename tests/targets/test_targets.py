@@ -367,3 +367,26 @@ def test_empty_batches() -> None:
     for target in (Ising(3, 0.3), Potts(3, 3, 0.3)):
         assert target.log_density(nothing).shape == (0,)
         assert target.log_ratios(nothing).shape == (0, 9, target.num_values)
+
+
+def test_modules_are_asked_in_evaluation_mode() -> None:
+    network = torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)
+    )
+
+    class Energy(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return -self.network(x.float())  # (n, 1)
+
+    energy = Energy()
+    energy.network[1].eval()  # a part that the user froze
+    target = from_callable(energy, 4, 2)
+    x = torch.randint(2, (16, 4), generator=torch.Generator().manual_seed(0))
+    whole, apart = target.log_density(x), torch.cat([target.log_density(row) for row in x[:, None]])
+    torch.testing.assert_close(whole, apart)
+    assert torch.equal(whole, target.log_density(x))
+    assert [part.training for part in energy.network] == [True, False, True, True]

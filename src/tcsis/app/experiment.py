@@ -17,6 +17,7 @@ from tcsis.app.report import write_report
 from tcsis.app.settings import Compare, Document, Exact, Mcmc, Sample, Settings, Train, TrainRun
 from tcsis.app.sources import check_digest, find_device, make_target
 from tcsis.app.storage import Attribute, write_draws
+from tcsis.app.target_file import write_target
 from tcsis.basics.frozen import parse
 from tcsis.basics.seals import digest
 from tcsis.learn import checkpoint
@@ -61,6 +62,8 @@ def run(job: Job) -> Comparison:
     set_threads(job.settings.run.threads)
     if job.folder is not None:
         runs.write_start(job.folder, job.settings)
+        if "file" in job.settings.target:
+            write_target(job.folder / runs.TARGET, job.target)
     comparison = perform(job)
     if job.folder is not None:
         write_end(job, job.folder, comparison)

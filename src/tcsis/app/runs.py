@@ -4,6 +4,7 @@ config.toml     what was asked for, every default filled in; ``tcsis.app.setting
 code.json       of a function of the user's own, which code it is; see ``tcsis.app.trust``
 env.json        versions, threads, machine, and the commit where there is one
 metrics.jsonl   one line for every evaluation during training
+target.safetensors  the target, where it came from a file
 checkpoint/     the state of training, and the model
 draws.nc        the draws, for ArviZ and xarray
 result.json     every number of the report
@@ -31,12 +32,13 @@ from tcsis.learn.trainer import METRICS
 
 CONFIG = "config.toml"
 ENVIRONMENT = "env.json"
+TARGET = "target.safetensors"
 DRAWS = "draws.nc"
 CONFIG_DIGEST = "config_sha256"
 """The attribute of draws that holds the checksum of their config."""
 RESULT = "result.json"
 REPORT = "report.html"
-FILES = (CONFIG, CODE, ENVIRONMENT, METRICS, DRAWS, RESULT, REPORT)
+FILES = (CONFIG, CODE, ENVIRONMENT, TARGET, METRICS, DRAWS, RESULT, REPORT)
 PACKAGES = ("torch", "numpy", "scipy", "numba", "tcsis")
 
 

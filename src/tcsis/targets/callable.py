@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tcsis.basics.checks import check_integer, check_num_values
 from tcsis.targets.base import Target
@@ -64,13 +65,15 @@ class CallableTarget(Target):
         if self.relaxed is None:
             return super().relaxed_log_density(z)
         flat = z.reshape(-1, self.num_sites, self.num_values)
-        values = self.relaxed(flat.to(self.function_device, self.function_dtype))
+        with evaluating(self.relaxed):
+            values = self.relaxed(flat.to(self.function_device, self.function_dtype))
         return values.to(self.device, self.dtype).reshape(z.shape[:-2])
 
     @torch.no_grad()
     def _call(self, states: Tensor) -> Tensor:
         # a copy, for functions that turn tokens into spins in place
-        values = as_floats(self.function(states.clone()), len(states))
+        with evaluating(self.function):
+            values = as_floats(self.function(states.clone()), len(states))
         self._check_values(values, states)
         return values
 
@@ -128,6 +131,7 @@ def from_callable(
     """A target from a function of (n, d) int64 tokens that returns (n,) values of log p̄, or a
     column (n, 1) of them.
 
+    A ``torch.nn.Module`` is such a function, asked in evaluation mode.
     -inf forbids a state; NaN and +inf are refused, naming the state.  The function runs on
     ``device`` in whatever precision it likes; its values are passed on in float64.  ``relaxed``, a
     differentiable function of (n, d, v) weights in that precision that agrees with ``log_density``
@@ -161,6 +165,21 @@ def check_allowed(target: Target, x: Tensor) -> Tensor:
         )
         raise ValueError(f"allowed has {which}: expected states where log_density is finite")
     return x
+
+
+@contextmanager
+def evaluating(function: object) -> Iterator[None]:
+    """A ``torch.nn.Module`` in evaluation mode, without dropout and the like, and then as it was:
+    a density does not depend on chance, nor on the other states of a batch."""
+    parts = list(function.modules()) if isinstance(function, nn.Module) else []
+    before = [part for part in parts if part.training]
+    for part in before:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in before:
+            part.training = True
 
 
 def as_floats(values: object, n: int) -> Tensor:

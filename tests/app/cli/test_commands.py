@@ -20,6 +20,7 @@ import tcsis
 from tcsis.app import experiment, settings, sources
 from tcsis.app.cli import catalogue, environment, inspection
 from tcsis.app.storage import read_draws, write_draws
+from tcsis.formats.files import FORMATS
 from tcsis.learn import checkpoint
 from tcsis.targets.spec import KINDS
 
@@ -147,13 +148,18 @@ def test_targets_are_described_as_they_are() -> None:
     described = {found.name: found for found in catalogue.TARGETS}
     named = {name: KINDS[name] for name in KINDS if not KINDS[name].tensors}
     named |= {name: KINDS[name] for name in sources.FROM_FILES}
-    assert described.keys() == named.keys() | {"your own"}
+    assert described.keys() == named.keys() | FORMATS.keys() | {"your own"}
 
     def options(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(
             "--" + {"seed": "disorder_seed"}.get(name, name).replace("_", "-") for name in names
         )
 
+    spelled = {"problem": "--as", "coupling_penalty": None, "field_penalty": None}  # by --set
+    for name, one in FORMATS.items():
+        found = [spelled.get(own, *options((own,))) for own in one.settings]
+        assert described[name].needs == ("FILE",)
+        assert described[name].may_have == tuple(option for option in found if option)
     for name, kind in named.items():
         needs, may_have = described[name].needs, described[name].may_have
         expected = (

@@ -132,7 +132,7 @@ def test_a_run_of_the_any_time_method_is_given_more(tcsis_cli: Callable, tmp_pat
     ("given", "sentence"),
     [
         ("3", "given has '3': expected site=value"),
-        ("3=up", "given has '3=up'"),
+        ("3=up", "given has 'up' for the value at site 3: expected a number"),
         ("9=1", "given names site 9: expected sites 0..8"),
         ("3=2", "given has the value 2 at site 3: expected 0..1"),
         ("", "given names no site"),

@@ -22,6 +22,7 @@ class Described:
     example: str
 
 
+GRAPH = ("--as", "--beta", "--fugacity", "--num-values")
 TARGETS = (
     Described(
         "ising", ("--side", "--beta"), ("--field", "--boundary"), "ising --side 4 --beta 0.4407"
@@ -40,6 +41,18 @@ TARGETS = (
     ),
     Described("pairwise", ("FILE",), (), "pairwise couplings.npz"),
     Described("rbm", ("FILE",), (), "rbm weights.npz"),
+    Described("bqm", ("FILE",), ("--beta",), "problem.bqm --beta 2"),
+    Described("dqm", ("FILE",), ("--beta",), "problem.dqm"),
+    Described("coo", ("FILE",), ("--beta",), "problem.coo"),
+    Described("qubo", ("FILE",), ("--beta",), "problem.qubo"),
+    Described("gset", ("FILE",), GRAPH, "gset G1 --beta 0.5"),
+    Described("dimacs", ("FILE",), GRAPH, "graph.dimacs --as colouring --num-values 3"),
+    Described("cnf", ("FILE",), ("--beta",), "formula.cnf"),
+    Described("wcnf", ("FILE",), ("--beta",), "formula.wcnf --beta 2"),
+    Described("bif", ("FILE",), (), "alarm.bif --given smoking=yes"),
+    Described("uai", ("FILE",), (), "network.uai"),
+    Described("fasta", ("FILE",), (), "family.fasta"),
+    Described("dca", ("FILE",), (), "dca parameters.dat"),
     Described(
         "your own", ("--num-sites", "--num-values"), ("--side", "--boundary"),
         "density.py:log_density --num-sites 12 --num-values 3",

@@ -27,9 +27,10 @@ from tcsis.app.cli.printing import as_data, print_result
 from tcsis.app.limits import check_limits
 from tcsis.app.report import write_report
 from tcsis.app.results import Result
-from tcsis.app.sources import make_target
+from tcsis.app.sources import check_digest, make_target
 from tcsis.app.storage import read_draws
 from tcsis.app.summaries import compare_results
+from tcsis.app.target_file import read_target
 from tcsis.basics.frozen import merge
 from tcsis.basics.locks import NAME, find_writer
 from tcsis.judging.evaluation import evaluate as evaluate_draws
@@ -58,6 +59,10 @@ def exact(
     truth = exact_answers.solve(made)
     data = describe_exact(truth)
     printer.show(as_pairs(f"{truth.target}, exact by {truth.method}", data))
+    marginals = name_marginals(truth)
+    if marginals:
+        printer.show(as_shares(marginals))
+        data["marginals"] = marginals
     printer.data({"target": chosen.target, **data})
     return FINE
 
@@ -71,6 +76,27 @@ def describe_exact(truth: exact_answers.Exact) -> dict[str, Any]:
         "correlation": None if g is None else g.tolist(),
         "magnetisation_squared": None if m is None else m.moment(2),
     }
+
+
+def name_marginals(truth: exact_answers.Exact) -> dict[str, dict[str, float]]:
+    """The probability of every value of a free site, where the target has names."""
+    target, marginals = truth.target, truth.site_marginals
+    if marginals is None or not target.names:
+        return {}
+    return {
+        target.names.show(site): {
+            target.names.show_value(site, value): float(marginals[site, value])
+            for value in range(target.value_counts[site])
+        }
+        for site in target.free_sites.tolist()
+    }
+
+
+def as_shares(marginals: dict[str, dict[str, float]]) -> Table:
+    table = Table("site", "probabilities", title="Marginals", title_justify="left")
+    for site, shares in marginals.items():
+        table.add_row(site, "  ".join(f"{value} {share:.4f}" for value, share in shares.items()))
+    return table
 
 
 def as_pairs(title: str, data: dict[str, Any]) -> Table:
@@ -113,8 +139,13 @@ def evaluate(
 
 
 def load_target(folder: Path, trusting: TrustOptions) -> Target:
-    """The target of a run; one that came from a file is in the checkpoint, if there is one."""
+    """The target of a run; one that came from a file is kept in the folder, or in the checkpoint
+    of the model that was drawn from."""
     document = runs.read_config(folder)
+    if (folder / runs.TARGET).is_file():
+        target = read_target(folder / runs.TARGET)
+        check_digest(target, document["target"], f"{folder / runs.TARGET} is of another run")
+        return target
     trained = Path(document["run"].get("model", folder))
     if "file" in document["target"] and checkpoint.exists(trained / CHECKPOINT):
         return experiment.load_model(trained, runs.read_config(trained)).target

@@ -28,6 +28,8 @@ from tcsis.app.folders import Place
 from tcsis.app.limits import check_limits
 from tcsis.app.methods import name_methods
 from tcsis.app.settings import Command, Document, Settings
+from tcsis.app.sources import name_file
+from tcsis.app.target_file import read_target
 from tcsis.basics.checks import MAX_SEED
 from tcsis.basics.files import WriteError
 from tcsis.basics.frozen import merge
@@ -66,7 +68,9 @@ def run(
         base.get("target", {}).pop("sha256", None)  # which is that of another file
     document = with_assignments(merge(base, over), run)
     check_code(document, base, origin, trusting)
-    chosen, made = settings.resolve(document, command)
+    kept = origin / runs.TARGET
+    goes_on = folder.resume and "target" not in over and kept.is_file()
+    chosen, made = settings.resolve(document, command, read_target(kept) if goes_on else None)
     check_names(chosen)
     check_limits(chosen, made)
     check_target(gates, made)  # before a folder is made
@@ -176,8 +180,12 @@ def with_assignments(document: Document, run: RunOptions) -> Document:
 
 
 def target_table(options: TargetOptions) -> Document:
+    name, file = options.target, options.file
+    if name is not None and file is None and (named := name_file(name)) is not None:
+        name, file = named, name
     given = {
-        "name": options.target, "file": options.file, "side": parse_side(options.side),
+        "name": name, "file": file, "problem": options.problem, "fugacity": options.fugacity,
+        "side": parse_side(options.side),
         "beta": options.beta, "num_values": options.num_values, "num_sites": options.num_sites,
         "field": options.field, "boundary": options.boundary, "disorder": options.disorder,
         "seed": options.disorder_seed, "given": options.given,
