@@ -17,7 +17,7 @@ from tcsis.app.methods import Entry
 from tcsis.app.report import write_report
 from tcsis.app.settings import Compare, Exact, Mcmc, Sample, Settings, Train, TrainRun
 from tcsis.app.sources import find_device, is_function, make_target
-from tcsis.app.storage import write_draws
+from tcsis.draws.storage import write_draws
 from tcsis.learn import checkpoint
 from tcsis.learn.conditional import Conditional
 from tcsis.learn.config import Config

@@ -18,7 +18,7 @@ import torch
 import tcsis
 from tcsis.app import experiment, settings, sources
 from tcsis.app.cli import inspection
-from tcsis.app.storage import read_draws, write_draws
+from tcsis.draws.storage import read_draws, write_draws
 from tcsis.learn import checkpoint
 
 ISING = ["ising", "--side", "4", "--beta", "0.4407"]

@@ -26,9 +26,9 @@ from tcsis.app.cli.printing import Printer, as_data, print_result
 from tcsis.app.report import write_report
 from tcsis.app.results import Result
 from tcsis.app.sources import make_target
-from tcsis.app.storage import read_draws
 from tcsis.app.summaries import compare_results
 from tcsis.basics.frozen import merge
+from tcsis.draws.storage import read_draws
 from tcsis.judging.evaluation import evaluate as evaluate_draws
 from tcsis.learn import checkpoint
 from tcsis.learn.learned import load
