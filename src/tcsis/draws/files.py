@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,6 @@ from tcsis.targets.base import Target
 
 TABLES, NETCDF = (".csv", ".tsv", ".txt", ".dat"), (".nc", ".netcdf", ".h5", ".hdf5")
 DELIMITERS = (",", ";", "\t")
-UNREADABLE = (
-    OSError, EOFError, KeyError, TypeError, RuntimeError, MemoryError, zipfile.BadZipFile,
-    ValueError,
-)  # fmt: skip
-"""What libraries raise on files that are damaged or of another kind."""
 
 
 def load_draws(path: str | Path, target: Target) -> Draws:
@@ -139,10 +133,8 @@ def as_floats(column: np.ndarray, label: str, path: Path) -> np.ndarray:
 def read_numpy(path: Path, target: Target) -> Draws:
     """An array, or of several ``x`` and ``log_weight``, as ``Draws.to_numpy`` gives them."""
     try:
-        # a map, for a damaged header may ask for more memory than there is
-        loaded = np.load(path, allow_pickle=False, mmap_mode="r" if path.suffix == ".npy" else None)
-        arrays = {"x": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except UNREADABLE as error:
+        arrays = {"x": mapped(path)} if path.suffix.lower() == ".npy" else archived(path)
+    except Exception as error:  # whatever the parts of a library raise on damage
         raise unreadable(path, error, "an array of numbers") from None
     named = "x" if "x" in arrays else next(iter(arrays), None)
     if named is None or (named != "x" and len(arrays) > 1):
@@ -153,11 +145,21 @@ def read_numpy(path: Path, target: Target) -> Draws:
     return Draws(draws.x, read_weights(arrays["log_weight"], str(path)))
 
 
+def mapped(path: Path) -> np.ndarray:
+    """Not read at once, for a damaged header may ask for more memory than there is."""
+    return np.load(path, allow_pickle=False, mmap_mode="r")
+
+
+def archived(path: Path) -> dict[str, np.ndarray]:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
 def read_netcdf(path: Path, target: Target) -> Draws:
     try:
         with h5py.File(path, "r") as file:
             ours = str(file.attrs.get("format", "")).startswith("tcsis-draws")  # of any version
-    except UNREADABLE as error:
+    except Exception as error:  # whatever the parts of a library raise on damage
         raise unreadable(path, error, "draws that tcsis or ArviZ wrote") from None
     if ours:
         return read_draws(path)[0]
@@ -165,7 +167,7 @@ def read_netcdf(path: Path, target: Target) -> Draws:
     try:
         with xarray.open_datatree(path, engine="h5netcdf") as tree:
             tree.load()
-    except UNREADABLE as error:
+    except Exception as error:  # whatever the parts of a library raise on damage
         raise unreadable(path, error, "draws that tcsis or ArviZ wrote") from None
     return as_draws(tree, target)
 
@@ -177,11 +179,13 @@ def read_json(path: Path, target: Target) -> Draws:
         raise unreadable(path, error, "a sample set or a list of states") from None
     if not isinstance(data, dict):
         return as_draws(data, target)
+    if data.get("type") != "SampleSet":
+        raise ValueError(f"{path} has no sample set: expected one as dimod's to_serializable gives")
     dimod = need("dimod", f"reading {path}", "dimod")
     try:
         samples = dimod.SampleSet.from_serializable(data)
-    except Exception as error:  # its decoder raises whatever its parts raise
-        raise unreadable(path, error, "a sample set as dimod's to_serializable gives it") from None
+    except Exception as error:  # whatever the parts of a library raise on damage
+        raise unreadable(path, error, "a sample set as dimod's to_serializable gives") from None
     return as_draws(samples, target)
 
 

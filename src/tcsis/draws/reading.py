@@ -74,7 +74,9 @@ def from_array(source: Any, target: Target) -> Draws:
             f"draws have shape {values.shape}: expected (n, {d}) or (chain, draw, {d})"
         )
     if values.dtype.kind in "OUS":
-        columns = [column_numbers(values[..., site], target, site, "the array") for site in range(d)]
+        columns = [
+            column_numbers(values[..., site], target, site, "the array") for site in range(d)
+        ]
         values = np.stack(columns, -1)
     return Draws(tokens(values, target, "the array"))
 

@@ -59,20 +59,18 @@ def column_numbers(column: Any, target: Target, site: int, what: str) -> np.ndar
     if values.dtype.kind not in "OUS":
         return values
     texts, inverse = np.unique(values.astype(str), return_inverse=True)
-    names = None if target.value_names is None else target.value_names[site]
-    if names is not None and set(texts.tolist()) <= set(names):
-        codes = np.array([names.index(text) for text in texts.tolist()])
-    else:
-        codes = np.array([as_number(text, names, site, what) for text in texts.tolist()])
-    return codes[inverse.reshape(values.shape)]
-
-
-def as_number(text: str, names: Sequence[str] | None, site: int, what: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        expected = "a number" if names is None else f"one of {', '.join(names[:MOST_SHOWN])}"
-        raise ValueError(f"{what} has {text[:40]!r} at site {site}: expected {expected}") from None
+    named = () if target.value_names is None else target.value_names[site]
+    read = named.index if any(text in named for text in texts.tolist()) else float
+    codes = []
+    for text in texts.tolist():
+        try:
+            codes.append(read(text))
+        except ValueError:
+            expected = f"one of {', '.join(named[:MOST_SHOWN])}" if named else "a number"
+            raise ValueError(
+                f"{what} has {text[:40]!r} at site {site}: expected {expected}"
+            ) from None
+    return np.array(codes)[inverse.reshape(values.shape)]
 
 
 def tokens(values: np.ndarray, target: Target, what: str) -> Tensor:

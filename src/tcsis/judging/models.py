@@ -85,8 +85,8 @@ def check_averages(evidence: Evidence, own: Draws, bracket: weights.Bracket) -> 
         return Finding(
             grade_chance(found.chance),
             f"the {found.name} is {found.draws:.3g} in the draws and {found.other:.3g} by the "
-            "weighted draws of the model, which has all that the draws have: the draws miss modes, "
-            "or have them in wrong shares",
+            "weighted draws of the model, which has all that the draws have: they are wrong, or "
+            "miss modes",
         )
     sides = f"log Z is above {bracket.elbo:.3f} by the model and below {bracket.eubo:.3f} by them"
     if bracket.elbo > bracket.eubo + SMALL_BIAS:
