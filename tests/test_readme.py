@@ -10,12 +10,20 @@ from typer.main import get_command
 from tcsis.app.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("tutorial.md", "your-own-density.md", "evidence.md", "report.md", "choosing.md")
+GUIDES = (
+    "tutorial.md",
+    "your-own-density.md",
+    "factors.md",
+    "evidence.md",
+    "report.md",
+    "choosing.md",
+)
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in GUIDES)]
 EXPECTED = {
     "README.md": ["15.5222", "exact by enumeration", "as they come, "],
     "tutorial.md": ["15.5222", "torch.Size([5000, 16])", "8.0", "autoregressive", "glauber"],
     "your-own-density.md": [],
+    "factors.md": ["elimination", "log P(evidence) = -", "(3, 2, 2)"],
     "evidence.md": ["trusted", "log P(evidence) = -"],
     "report.md": [
         "trusted by weight. Only with",
@@ -29,6 +37,7 @@ WRITTEN = {
     "README.md": ["report.html"],
     "tutorial.md": ["ising.html", "compare.html", "ising-model"],
     "your-own-density.md": ["ring.html"],
+    "factors.md": [],
     "evidence.md": [],
     "report.md": [],
     "choosing.md": [],

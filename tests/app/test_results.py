@@ -178,7 +178,8 @@ def test_each_thing_once_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
         counted(owner, name)
     result = compare_results(target, methods)
     assert [method.weighted for method in result.methods] == [True, False]
-    assert calls == {"draw": 1, "pareto_k": 1, "observe": 2}  # of energy and of order parameter
+    # of energy and order parameter, four overlaps, four projections and two sites
+    assert calls == {"draw": 1, "pareto_k": 1, "observe": 12}
     assert sorted(energies) == [3_000, 3_000, NUM_REFERENCE]
 
 

@@ -157,8 +157,8 @@ def test_large_lattices_have_kaufman() -> None:
     "call",
     [
         lambda: exact.solve(SherringtonKirkpatrick(30, 1.0)),
-        lambda: exact.solve(Ising((3, 3, 3), 0.2)),
-        lambda: exact.solve(SpinGlass(16, 1.0)),
+        lambda: exact.solve(Ising((6, 6, 6), 0.2)),
+        lambda: exact.solve(SpinGlass(20, 1.0)),
         lambda: exact.draw(Ising(16, 0.4), 10),
         lambda: exact.score(
             Ising(10, 0.4), UniformNoise(2), torch.zeros(1, 100, dtype=torch.long), 0.5
@@ -208,3 +208,40 @@ def test_exact_draws_as_a_sampler() -> None:
     assert torch.equal(made.sample(50, seed=4).x, exact.draw(target, 50, seed=4).x)
     with pytest.raises(ValueError, match="too large"):
         exact.sampler(Ising(16, 0.3))  # log Z is known, and no draw
+
+
+# -- planar models ---------------------------------------------------------------------------------
+
+
+def test_planar_models_are_solved_at_any_size() -> None:
+    target = SpinGlass(24, 1.0, seed=1, boundary="open")
+    truth, draws = exact.solve(target), exact.draw(target, 2000, seed=3)
+    assert truth.method == "kac-ward"
+    assert truth.magnetisation is None
+    assert truth.pair_same is not None
+    assert draws.x.shape == (2000, 576)
+    assert draws.x.dtype == torch.uint8
+    assert draws.log_weight.unique().tolist() == [truth.log_z]
+    energy = target.energy(draws.x.long())
+    standard_error = float(energy.std()) / 2000**0.5
+    assert float(energy.mean()) == pytest.approx(truth.mean_energy, abs=4 * standard_error)
+    assert exact.sampler(target).sample(3).x.shape == (3, 576)
+
+
+def test_a_glass_on_a_torus_has_log_z_but_no_draws() -> None:
+    target = SpinGlass(20, 1.0)
+    assert exact.solve(target).method == "kac-ward"
+    assert exact.solvable(target)
+    assert not exact.drawable(target)
+    with pytest.raises(ValueError, match=r"planar graph.*use tcsis\.mcmc\.sample"):
+        exact.draw(target, 1)
+
+
+def test_fields_and_evidence_are_left_to_others() -> None:
+    for target in (
+        Ising(20, 0.4, field=0.1, boundary="open"),
+        SpinGlass(20, 1.0, boundary="open").given({0: 1}),
+    ):
+        assert not exact.solvable(target)
+        with pytest.raises(ValueError, match="too large"):
+            exact.solve(target)

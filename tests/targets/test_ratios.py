@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from tcsis.targets import (
     RBM,
+    Factors,
     Ising,
     Pairwise,
     Potts,
@@ -51,6 +53,19 @@ def random_rbm(seed: int, num_sites: int, num_hidden: int) -> RBM:
     return RBM(*(2 * torch.randn(shape, generator=generator) for shape in shapes), **DOUBLE)
 
 
+def random_factors(seed: int, zeros: float) -> Factors:
+    """Tables of one to three of five sites that have one to three values, some forbidden."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 4, 5)
+    factors = []
+    for _ in range(6):
+        scope = rng.permutation(5)[: rng.integers(1, 4)]
+        table = rng.normal(size=counts[scope])
+        table[rng.random(table.shape) < zeros] = -np.inf
+        factors.append((scope, table))
+    return Factors(factors, counts, constant=0.7, **DOUBLE)
+
+
 def random_fields(seed: int) -> Tensor:
     return torch.randn(4, 3, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
 
@@ -77,16 +92,22 @@ TARGETS = st.one_of(
     st.builds(lambda seed: random_pairwise(seed, 6, 2).given({0: 1, 5: 0}).free, SEEDS),
     st.builds(lambda seed: random_rbm(seed, 5, 3).given({1: 1, 3: 0}).free, SEEDS),
     st.builds(lambda seed: black_box(seed, 5, 3).given({2: 1}).free, SEEDS),
+    st.builds(random_factors, SEEDS, st.sampled_from([0.0, 0.2])),
+    st.builds(lambda seed: random_factors(seed, 0.2).given({0: 0, 3: 0}), SEEDS),
+    st.builds(lambda seed: random_factors(seed, 0.2).given({0: 0, 3: 0}).free, SEEDS),
+    st.builds(lambda seed, scale: random_factors(seed, 0.2).scaled(scale), SEEDS, BETAS),
 )  # fmt: skip
 
 
 def brute_force(target: Target, x: Tensor) -> Tensor:
-    """log p̄ of every neighbour, one at a time, minus log p̄(x); (d,) -> (d, v)."""
+    """log p̄ of every neighbour, one at a time, minus log p̄(x), and 0 where both are forbidden;
+    (d,) -> (d, v)."""
     ratios = torch.zeros(target.num_sites, target.num_values, dtype=torch.float64)
     for site, value in itertools.product(range(target.num_sites), range(target.num_values)):
         y = x.clone()
         y[site] = value
-        ratios[site, value] = target.log_density(y) - target.log_density(x)
+        there, here = target.log_density(y), target.log_density(x)
+        ratios[site, value] = 0.0 if there == here else there - here
     return ratios
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tcsis.targets import (
     RBM,
+    Factors,
     Ising,
     Lattice,
     Pairwise,
@@ -41,6 +42,13 @@ def random_rbm(**options: Any) -> RBM:
     return RBM(*(torch.randn(shape, generator=generator) for shape in shapes), **options)
 
 
+def random_factors(**options: Any) -> Factors:
+    table = np.random.default_rng(3).normal(size=(3, 2, 1))
+    table[1, 0, 0] = -np.inf
+    factors = [((1, 0, 2), table), ((1,), [0.1, 0.2, 0.3])]
+    return Factors(factors, [2, 3, 1], constant=0.7, **options)
+
+
 NAMED = {
     "ising": [
         Ising(4, 0.44),
@@ -63,6 +71,12 @@ OTHER = {
         Ising(4, 0.44).scaled(0.5),
         Ising(4, 0.44, constant=1.5),
         SherringtonKirkpatrick(9, 1.0, lattice=Lattice.of(3)),
+    ],
+    "factors": [
+        random_factors(),
+        random_factors(
+            site_names=["a", "b", "c"], value_names=[["no", "yes"], ["x", "y", "z"], ["only"]]
+        ),
     ],
     "rbm": [random_rbm(), random_rbm(**DOUBLE)],
 }

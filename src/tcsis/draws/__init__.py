@@ -58,7 +58,8 @@ class Draws:
     ``seconds``, ``num_density_calls`` and ``num_network_calls`` are totals for all the draws, in
     wall time, evaluations of log p̄ on one state, and evaluations of the network on one state.
     ``acceptance`` is the share of proposed moves that a chain accepted, where that has a meaning.
-    ``fingerprint`` says which target they are of, so that no other is judged by them.
+    ``fingerprint`` says which target they are of, so that no other is judged by them; ``worth`` is
+    how many independent draws they are worth, where that is known to be fewer.
     """
 
     x: Tensor
@@ -68,6 +69,7 @@ class Draws:
     num_network_calls: float = 0.0
     acceptance: float | None = None
     fingerprint: Fingerprint | None = None
+    worth: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.x, Tensor) or self.x.ndim < 2 or not len(self.x):
@@ -98,11 +100,12 @@ class Draws:
         return replace(self, x=target.complete(self.x)).signed(target)
 
     def signed(self, target: Target) -> Draws:
-        """The same draws with the fingerprint of the target that they are of."""
+        """The same draws with the fingerprint of the target that they are of; these few densities
+        are no part of what the draws cost."""
         flat = self.x.flatten(0, -2)
         rows = torch.linspace(0, len(flat) - 1, min(NUM_WITNESSES, len(flat))).long()
         x = flat[rows].cpu()
-        log_density = target.log_density(x.to(target.device)).double().cpu()
+        log_density = target._log_density(target.check(x.to(target.device))).double().cpu()
         return replace(self, fingerprint=Fingerprint(x.to(torch.uint8), log_density))
 
     def reweighted(self, before: Target, after: Target) -> Draws:
@@ -173,7 +176,9 @@ class Draws:
         generator = generator or make_generator(seed, "resampling", flat.log_weight.device)
         index = systematic_resample(flat.log_weight, generator, n)
         order = torch.randperm(n, device=index.device, generator=generator)
-        return replace(flat, x=flat.x[index[order].to(flat.x.device)], log_weight=None)
+        x = flat.x[index[order].to(flat.x.device)]
+        worth = effective_share(flat.log_weight) * len(flat)
+        return replace(flat, x=x, log_weight=None, worth=min(worth, n))
 
     def _repr_html_(self) -> str:
         """A small table, for notebooks."""

@@ -6,6 +6,8 @@
 | transfer matrix | 2-D lattice pairwise, V^width up to 2^14   | all but scores of noised states  |
 | elimination     | factors and pairs on graphs of small width | all but G(r) and magnetisation   |
 | Kaufman         | periodic 2-D Ising without field, any size | log Z and mean energy            |
+| Kac–Ward        | planar spins without field, any size       | log Z, energy, bonds, draws      |
+|                 | the same on a periodic 2-D lattice         | log Z, energy, bonds             |
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from torch import Tensor
 
 from tcsis.basics.checks import check_integer, make_generator
 from tcsis.draws import Draws
-from tcsis.exact import elimination, kaufman, transfer
+from tcsis.exact import elimination, kac_ward, kaufman, planar_draws, torus, transfer
 from tcsis.exact.correlation import lattice_correlation
 from tcsis.exact.elimination import MAX_BYTES, Elimination
 from tcsis.exact.enumeration import MAX_STATES, Enumeration
 from tcsis.exact.enumeration import applies as enumerable
+from tcsis.exact.kac_ward import TooColdError
 from tcsis.noise import Time, UniformNoise
 from tcsis.targets.base import Target
 from tcsis.targets.physics import Ising
@@ -34,11 +37,13 @@ __all__ = [
     "Enumeration",
     "Exact",
     "ExactSampler",
+    "TooColdError",
     "affordable",
     "denoiser",
     "draw",
     "drawable",
     "most_probable",
+    "quickly_drawable",
     "sampler",
     "score",
     "solvable",
@@ -46,6 +51,8 @@ __all__ = [
 ]
 
 QUICK_ROW = 2**10
+MOST_SPINS, MOST_DRAWN_SPINS = 2**14, 2**12
+"""Of a model in the plane that is solved, or drawn from, without being asked for."""
 
 
 @dataclass(frozen=True)
@@ -96,19 +103,33 @@ class Exact:
 
 def drawable(target: Target) -> bool:
     """Whether ``draw`` works for the target."""
-    return enumerable(target) or transfer.applies(target) or elimination.applies(target)
+    return (
+        enumerable(target)
+        or transfer.applies(target)
+        or elimination.applies(target)
+        or kac_ward.applies(target)
+    )
 
 
 def solvable(target: Target) -> bool:
     """Whether ``solve`` works for the target."""
-    return drawable(target) or kaufman.applies(target)
+    return drawable(target) or kaufman.applies(target) or torus.read(target) is not None
 
 
 def affordable(target: Target) -> bool:
-    """Whether ``solve``, and ``draw`` where there are draws, may be called without being asked for:
-    elimination can take minutes, and is then left to those who want it."""
-    known = enumerable(target) or transfer.applies(target) or kaufman.applies(target)
-    return known or elimination.quick(target)
+    """Whether ``solve`` may be called without being asked for: elimination can take minutes, and is
+    then left to those who want it."""
+    if quickly_drawable(target) or kaufman.applies(target):
+        return True
+    small = target.num_sites <= MOST_SPINS
+    return small and (kac_ward.applies(target) or torus.read(target) is not None)
+
+
+def quickly_drawable(target: Target) -> bool:
+    """Whether ``draw`` may be called without being asked for."""
+    if enumerable(target) or transfer.applies(target) or elimination.quick(target):
+        return True
+    return target.num_sites <= MOST_DRAWN_SPINS and kac_ward.applies(target)
 
 
 def quick(target: Target) -> bool:
@@ -135,12 +156,8 @@ def solve(target: Target, *, max_bytes: int = MAX_BYTES) -> Exact:
             target, "transfer matrix", result.log_z, result.mean_energy,
             result.site_marginals, result.correlation,
         )  # fmt: skip
-    if elimination.applies(target, max_bytes):
-        answers = Elimination(target, max_bytes=max_bytes).answers()
-        return Exact(
-            target, "elimination", answers.log_z, answers.mean_energy, answers.site_marginals,
-            pair_same=answers.pair_same,
-        )  # fmt: skip
+    if elimination.quick(target):
+        return by_elimination(target, max_bytes)
     if kaufman.applies(target):
         assert isinstance(target, Ising) and target.lattice is not None
         shape = target.lattice.shape
@@ -148,9 +165,34 @@ def solve(target: Target, *, max_bytes: int = MAX_BYTES) -> Exact:
             target, "kaufman",
             kaufman.log_z(shape, target.beta), kaufman.mean_energy(shape, target.beta),
         )  # fmt: skip
+    if (found := without_field(target)) is not None:
+        return Exact(
+            target, "kac-ward", found.log_z, found.mean_energy,
+            site_marginals=kac_ward.site_marginals(target.num_sites),
+            pair_same=torch.from_numpy(1 + found.correlations) / 2,
+        )  # fmt: skip
+    if elimination.applies(target, max_bytes):
+        return by_elimination(target, max_bytes)
     raise ValueError(
         f"{too_large(target, max_bytes)}; use tcsis.mcmc for estimates of log Z and energy"
     )
+
+
+def without_field(target: Target) -> kac_ward.KacWardResult | None:
+    """The answers for spins without field in the plane or on a torus; None for other targets."""
+    if (planar := kac_ward.read(target)) is not None:
+        return kac_ward.solve(planar)
+    if (periodic := torus.read(target)) is not None:
+        return torus.solve_torus(periodic)
+    return None
+
+
+def by_elimination(target: Target, max_bytes: int) -> Exact:
+    answers = Elimination(target, max_bytes=max_bytes).answers()
+    return Exact(
+        target, "elimination", answers.log_z, answers.mean_energy, answers.site_marginals,
+        pair_same=answers.pair_same,
+    )  # fmt: skip
 
 
 def by_enumeration(target: Target) -> Exact:
@@ -174,9 +216,14 @@ def draw(target: Target, n: int, seed: int = 0, *, max_bytes: int = MAX_BYTES) -
         x, log_z = table.draw(n, generator), table.log_z
     elif transfer.applies(target):
         x, log_z = transfer.draw(target, n, generator), transfer.log_z(target)
-    elif elimination.applies(target, max_bytes):
+    elif elimination.quick(target) or (
+        elimination.applies(target, max_bytes) and not kac_ward.applies(target)
+    ):
         cliques = Elimination(target, max_bytes=max_bytes)
         x, log_z = cliques.draw(n, generator), cliques.log_z
+    elif (planar := kac_ward.read(target)) is not None:
+        log_z = kac_ward.solve(planar).log_z
+        x = planar_draws.draw(planar, log_z, n, generator)
     else:
         raise ValueError(f"{too_large(target, max_bytes)}; use tcsis.mcmc.sample for draws")
     weight = torch.full((n,), log_z, dtype=torch.float64)
@@ -244,6 +291,7 @@ def too_large(target: Target, max_bytes: int = MAX_BYTES) -> str:
         f"{target} with {num_states} states is too large: exact answers need V^d <= {MAX_STATES} "
         f"states, a 2-D lattice with V^width <= {transfer.MAX_ROW_STATES} (width 14 for V = 2), "
         "a product of tables that can be summed out site by site "
-        f"({elimination.obstacle(target, max_bytes)}), or, for log Z and energy alone, a periodic "
-        "Ising lattice of any size without field or evidence"
+        f"({elimination.obstacle(target, max_bytes)}), a planar graph of spins without field or "
+        "evidence, or, for log Z and energy alone, spins without field or evidence on a periodic "
+        "2-D lattice"
     )

@@ -41,6 +41,9 @@ MAX_BYTES = 2**32
 QUICK_WORK = 2**27
 """Entries of all cliques together that take a few seconds."""
 
+MANY_EDGES = 2**16
+"""Edges that are not looked at one by one where their number says enough."""
+
 CHUNK = 2**16
 """States drawn at a time."""
 
@@ -56,12 +59,17 @@ def factors_of(target: Target) -> Factors | None:
 @lru_cache(maxsize=16)
 def plan_or_obstacle(target: Target, max_bytes: int) -> Plan | str:
     """An order in which the tables fit into memory, or what stands in the way."""
-    model = factors_of(target)
-    if model is None:
-        return "it is not known to be a product of tables"
-    limit = math.log2(max_bytes / 8)
+    free, limit = target.free, math.log2(max_bytes / 8)
     try:
-        plan = find_plan([scope for scope, _ in model.factors], model.cardinalities, limit)
+        if isinstance(free, Pairwise):
+            # a graph of n sites and width w has at most w·n edges
+            if len(free.edges) > max(MANY_EDGES, limit * free.num_sites):
+                raise Wide(len(free.edges) / free.num_sites)
+            plan = find_plan(free.edges.tolist(), [free.num_values] * free.num_sites, limit)
+        elif isinstance(free, Factors):
+            plan = find_plan([scope for scope, _ in free.factors], free.cardinalities, limit)
+        else:
+            return "it is not known to be a product of tables"
     except Wide as wide:
         return (
             f"the narrowest order found for it takes a table of 2^{wide.width:.1f} entries or "

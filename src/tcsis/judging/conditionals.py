@@ -77,13 +77,15 @@ def check_conditionals(evidence: Evidence) -> Finding | None:
 @dataclass(frozen=True)
 class Residuals:
     """For states x (n, d): log p(x_i = v | x_{-i}) as ``log_p`` (n, d, v), ``weight`` (n,) of mean
-    one, the batch of each state if they are chains (n,), and pairs of sites (m, 2) to look at."""
+    one, the batch of each state if they are chains (n,), pairs of sites (m, 2) to look at, and how
+    many times each state counts where they are not independent, ``copies``."""
 
     x: Tensor
     log_p: Tensor
     weight: Tensor
     batch: Tensor | None
     pairs: Tensor
+    copies: float = 1.0
 
 
 def residuals_of(evidence: Evidence) -> Residuals | None:
@@ -107,8 +109,14 @@ def residuals_of(evidence: Evidence) -> Residuals | None:
         ratios = target.log_ratios(x.to(target.device)).double().cpu()
     return Residuals(
         x, ratios.log_softmax(-1), log_a[rows].softmax(0) * len(rows),
-        batches(evidence.draws.x.shape, rows), some_pairs(target.pairs, d),
+        batches(evidence.draws.x.shape, rows), some_pairs(target.pairs, d), copies_of(evidence),
     )  # fmt: skip
+
+
+def copies_of(evidence: Evidence) -> float:
+    """Of draws chosen by weight, which are the same ones again and again."""
+    n, worth = len(evidence.states), evidence.draws.worth
+    return 1.0 if worth is None else max(1.0, n / worth)
 
 
 def batches(shape: torch.Size, rows: Tensor) -> Tensor | None:
@@ -221,7 +229,7 @@ def summed(residuals: Residuals, here: Tensor, f: Tensor) -> Deviation:
     bound = a.max() * torch.where(p > 0, from_mean, 0.0).abs().max().maximum(y.abs().max())
     if float(total.abs()) <= ROUNDING * len(y):
         return Deviation(0.0, 1.0, "by nothing")
-    chance = bennett(total, variance, bound)
+    chance = bennett(total, variance * residuals.copies, bound * residuals.copies)
     if residuals.batch is not None:
         chance = chance.maximum(by_batches(residuals.batch, (a * y)[:, None])[0])
     mean, deviation = float(total) / len(y), (a @ known).maximum(a @ y.square()) / len(y)
@@ -239,7 +247,8 @@ def tested(residuals: Residuals, there: Tensor, p: Tensor) -> tuple[Tensor, Tens
     total = torch.where(total.abs() > ROUNDING * len(p), total, 0.0)
     spread = p * (1 - p)
     variance = (a.square() * spread).sum(0).maximum(terms.square().sum(0))
-    chance = bennett(total, variance, a.max().expand_as(variance))
+    bound = a.max().expand_as(variance)
+    chance = bennett(total, variance * residuals.copies, bound * residuals.copies)
     if residuals.batch is not None:
         chance = chance.maximum(by_batches(residuals.batch, terms))
     deviation = ((a * spread).mean(0)).maximum(terms.square().mean(0)).sqrt()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,9 +13,20 @@ from tcsis.judging import weights
 from tcsis.judging.beside import Weighted
 from tcsis.judging.evaluation import Evaluation, evaluate_states, states_of
 from tcsis.judging.reference import Reference, States
-from tcsis.mcmc.diagnostics import Diagnosis, Observable, are_chains, conclude, observe_chains
+from tcsis.mcmc.diagnostics import (
+    Diagnosis,
+    Observable,
+    are_chains,
+    conclude,
+    observe_chains,
+    overlaps,
+    projections,
+)
 from tcsis.targets.repeatable import check_repeatable
 
+MIN_SEQUENCE, ALIKE = 100, 6.0
+"""Draws from which on neighbours are compared, and how many standard errors their correlation may
+have."""
 MOST_KEPT = 20_000
 """States that are compared with a population, for the sake of memory."""
 
@@ -96,6 +108,7 @@ def gather(draws: Draws, reference: Reference, evaluation: Evaluation | None = N
     states = states_of(draws, target)
     if target.opaque:
         check_repeatable(target, states.x)
+    draws = in_order(draws, states)
     trust = None if draws.log_weight is None else weights.trust(draws)
     if evaluation is None:
         weighted = trust is not None and trust.trusted and has_uneven_weights(draws)
@@ -117,9 +130,24 @@ def has_uneven_weights(draws: Draws) -> bool:
     return log_weight is not None and not bool((log_weight == log_weight.max()).all())
 
 
+def in_order(draws: Draws, states: States) -> Draws:
+    """Draws of which neighbours are alike, as one chain: so are chains that were laid end to end.
+    Of independent ones a correlation is above the limit once in a hundred million times."""
+    if draws.x.ndim != 2 or draws.log_weight is not None or len(draws) < MIN_SEQUENCE:
+        return draws
+    v, x = states.target.num_values, states.x
+    series = torch.cat(
+        [states.energies.double()[:, None], projections(x, v), overlaps(x, x[:1])], 1
+    )  # (n, m)
+    series = series[:, series.amax(0) - series.amin(0) > 1e-6]  # of what varies at all
+    apart = series - series.mean(0)
+    alike = (apart[1:] * apart[:-1]).sum(0) / apart.square().sum(0)
+    return replace(draws, x=draws.x[None]) if bool((alike > ALIKE / len(x) ** 0.5).any()) else draws
+
+
 def count_effective(draws: Draws, weighted: bool, observables: tuple[Observable, ...]) -> float:
     """How many independent draws are worth as much as weighted draws, or as chains."""
-    n = draws.x.shape[:-1].numel()
+    n = min(draws.x.shape[:-1].numel(), draws.worth or math.inf)
     if weighted:
         assert draws.ess is not None
         return max(1.0, draws.ess * n)

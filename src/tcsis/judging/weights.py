@@ -259,9 +259,9 @@ def most_times_mean(n: int) -> float:
 def pareto_k(log_weight: Tensor) -> float:
     """The shape of the upper tail of the weights, infinite where there are too few to have one.
 
-    Weights on levels, as those of few states have, have no tail to fit.  Then it is -inf where the
-    levels that hold nearly all of Σ w² have been met several times each, and infinite where not:
-    what was met once or twice has company that was not met.
+    Weights on levels, as those of few states have, need no tail where the levels that hold nearly
+    all of Σ w² have been met several times each: then it is -inf.  Where not, what was met once or
+    twice has company that was not met, and the tail is fitted to levels that are spread out.
     """
     ranked = log_weight[log_weight.isfinite()].sort(descending=True).values
     n = len(ranked)
@@ -275,11 +275,22 @@ def pareto_k(log_weight: Tensor) -> float:
     tied = float(quartile - ranked[cutoff]) < ROUNDING
     if tied or int((counts.cumsum(0) <= cutoff).sum()) < cutoff / 2:
         held = counts * (2 * ROUNDING * (levels - levels[0])).exp()  # Σ w² of a level
-        rare = float(held[counts < OFTEN].sum() / held.sum())
-        return -math.inf if rare < MOSTLY_MET else math.inf
+        if float(held[counts < OFTEN].sum() / held.sum()) < MOSTLY_MET:
+            return -math.inf
+        ranked = spread_out(levels * ROUNDING, counts)
     # it takes log likelihoods, of which the log weights are the negative
     _, k = array_stats.psislw(-ranked.cpu().numpy())
     return float(k)
+
+
+def spread_out(levels: Tensor, counts: Tensor) -> Tensor:
+    """Falling levels (m,) with each of their ``counts`` evenly over half of the way to the next
+    levels, up and down, (n,): a fit cannot have ties."""
+    middle = (levels[1:] + levels[:-1]) / 2
+    top, bottom = torch.cat([levels[:1], middle]), torch.cat([middle, levels[-1:]])
+    place = torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    share = (place + 0.5).to(levels) / counts.repeat_interleave(counts)
+    return torch.lerp(top.repeat_interleave(counts), bottom.repeat_interleave(counts), share)
 
 
 def weights_of(draws: Draws) -> Tensor:

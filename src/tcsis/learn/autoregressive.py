@@ -135,7 +135,8 @@ class Autoregressive(Method[CausalLaw]):
             return model
         last = last_sites(known)
         sites = None if last is None else remaining(target.num_sites, last)
-        return CausalLaw(v, farthest_point(known, sites), last, labels, self.width)
+        order = farthest_point(known, sites)
+        return CausalLaw(v, order, last, labels, self.width, known.possible)
 
     def prepare(
         self, model: CausalLaw, target: Target, buffer: Buffer, generator: torch.Generator

@@ -26,7 +26,7 @@ from tcsis.draws import Draws, systematic_resample
 from tcsis.learn.models.last import complete
 from tcsis.mcmc import population_annealing, start_chains
 from tcsis.mcmc import sample as run_chains
-from tcsis.mcmc.allowed import allowed_states
+from tcsis.mcmc.allowed import allowed_states, uniform_states
 from tcsis.mcmc.gibbs import PairGibbs, SweepGibbs
 from tcsis.mcmc.kernel import InTurn, decide
 from tcsis.targets.base import Target
@@ -88,7 +88,7 @@ class Uniform(Source):
     every: Positive = 1
 
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
-        return noise(target, self.size, generator)
+        return uniform_states(target, self.size, generator)
 
     def refresh(
         self, target: Target, x: Tensor, model: SampleModel, generator: torch.Generator
@@ -138,7 +138,7 @@ class ModelAndNoise(Source):
     every: Positive = 50
 
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
-        return noise(target, self.size, generator)
+        return uniform_states(target, self.size, generator)
 
     def refresh(
         self, target: Target, x: Tensor, model: SampleModel, generator: torch.Generator
@@ -146,7 +146,7 @@ class ModelAndNoise(Source):
         choose = by_weight if self.resample else as_drawn
         new = choose(model(min(self.num_new, len(x)), generator), generator).to(target.device)
         random = torch.rand(len(new), 1, device=new.device, generator=generator) < self.noise_share
-        new = torch.where(random, noise(target, len(new), generator), new)
+        new = torch.where(random, uniform_states(target, len(new), generator), new)
         return replaced(x, new, generator)
 
 
@@ -190,11 +190,6 @@ AnySource = Annotated[
 # -- states ---------------------------------------------------------------------------------------
 
 
-def noise(target: Target, n: int, generator: torch.Generator) -> Tensor:
-    shape = (n, target.num_sites)
-    return torch.randint(target.num_values, shape, device=target.device, generator=generator)
-
-
 def replaced(x: Tensor, new: Tensor, generator: torch.Generator) -> Tensor:
     """The states with random ones replaced by new ones."""
     return x.index_copy(0, some(len(x), len(new), generator), new)
@@ -211,8 +206,10 @@ def as_drawn(draws: Draws, generator: torch.Generator) -> Tensor:
 
 def moves_within(target: Target, x: Tensor) -> str | InTurn:
     """Sweeps of single sites, and of pairs where a neighbour of states x (n, d) is forbidden."""
-    free = target.log_ratios(x[:NUM_TRIED]).isfinite().all()
-    return "gibbs" if bool(free) else InTurn((SweepGibbs(), PairGibbs()))
+    free = target.log_ratios(x[:NUM_TRIED]).isfinite()
+    if target.possible is not None:  # a value that a site does not have forbids no move
+        free = free | ~target.possible.to(free.device)
+    return "gibbs" if bool(free.all()) else InTurn((SweepGibbs(), PairGibbs()))
 
 
 def by_weight(draws: Draws, generator: torch.Generator) -> Tensor:

@@ -22,7 +22,6 @@ from tcsis.learn.nn.dense import DenseNet
 from tcsis.learn.nn.dit import DiT, chain_dit, graph_dit, lattice_dit, set_dit
 from tcsis.learn.nn.lattice import LatticeNet
 from tcsis.targets.base import Target
-from tcsis.targets.pairwise import Pairwise
 
 
 class Trunk(Frozen, ABC):
@@ -108,8 +107,8 @@ AnyTrunk = Annotated[
 
 def adjacency(target: Target) -> Tensor:
     """(d, d) bool, True where two sites interact."""
-    if not isinstance(target, Pairwise):
+    if target.pairs is None:
         raise ValueError(f"{target} is not pairwise: expected network dit")
     near = torch.zeros(target.num_sites, target.num_sites, dtype=torch.bool)
-    near[target.edges[:, 0], target.edges[:, 1]] = True
+    near[target.pairs[:, 0], target.pairs[:, 1]] = True
     return near | near.T

@@ -18,8 +18,10 @@ from tcsis.learn.preconditioning import CrowdTerm
 from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
 from tcsis.learn.unbiased import Unbiased
+from tcsis.mcmc.compiled import compiles
 from tcsis.reverse.schedules import last_sites
 from tcsis.targets.base import Target
+from tcsis.targets.factors import Factors
 from tcsis.targets.pairwise import Pairwise
 
 MethodName = Literal["autoregressive", "any-time", "self-normalized", "unbiased"]
@@ -241,12 +243,15 @@ def paper_run(
 
 def annealed_population(target: Target) -> PopulationAnnealing:
     """A sweep of the whole population often where sweeps are compiled, of a part where each site
-    costs densities."""
-    if isinstance(target, Pairwise):
+    costs densities, or pairs of sites have to move."""
+    hard = isinstance(target, Factors) and target.forbids_more
+    if compiles(target) and not hard:
         return PopulationAnnealing(size=4_096, every=4)
-    num_rungs, steps_per_rung = 40, 2
+    num_rungs, steps_per_rung = (20, 2) if hard else (40, 2)
     sweeps = num_rungs * steps_per_rung * target.num_sites * target.num_values
-    size = max(256, min(2_048, MOST_DENSITIES // sweeps))
+    if hard:  # pairs of sites have V² states
+        sweeps *= 1 + target.num_values
+    size = max(256, min(2_048, (MOST_DENSITIES >> 3 if hard else MOST_DENSITIES) // sweeps))
     return PopulationAnnealing(
         size=size, num_rungs=num_rungs, steps_per_rung=steps_per_rung, every=8, num_moved=256
     )
@@ -256,7 +261,7 @@ def site_network(target: Target, width: int) -> AnyTrunk:
     """A network for any times that fits the target's sites."""
     if target.lattice is not None and len(target.lattice.shape) <= 3:
         return Convolutions(width=width, depth=4)
-    if isinstance(target, Pairwise) and target.colouring is not None:
+    if target.pairs is not None and target.colouring is not None:
         return GraphTransformer(width=2 * width, depth=3)
     return Transformer(width=2 * width, depth=3)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from tcsis.learn.models.causal_law import CausalLaw, against_first
+from tcsis.learn.models.causal_law import CausalLaw
 from tcsis.learn.models.labels import num_seen
 from tcsis.learn.models.trees import conditionals
 from tcsis.learn.objectives import cross_entropy
@@ -48,7 +48,7 @@ def fit_linear(model: CausalLaw, x: Tensor, log_hat: Tensor) -> None:
     z, seen = model.embed(labels), num_seen(labels)
 
     def loss() -> Tensor:
-        logits = model.labels.tie(against_first(network.linear_part(z)), seen)
+        logits = model.logits(network.linear_part(z), seen)
         entropy = cross_entropy(logits.double().log_softmax(-1), log_hat).mean()
         return entropy + RIDGE * (network.linear * network.before).double().square().sum()
 

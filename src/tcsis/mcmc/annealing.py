@@ -115,5 +115,7 @@ def check_some_allowed(target: Target, log_weight: Tensor) -> None:
 
 
 def log_num_states(target: Target) -> float:
-    """log of the number of states, which is log Z at λ = 0."""
-    return target.num_sites * math.log(target.num_values)
+    """log of the number of states with values that sites can have, which is log Z at λ = 0."""
+    if target.possible is None:
+        return target.num_sites * math.log(target.num_values)
+    return float(target.possible.sum(1).double().log().sum())

@@ -1,4 +1,5 @@
-"""Batches of chains on one of two engines: torch for any target, compiled loops for pairwise ones.
+"""Batches of chains on one of two engines: torch for any target, compiled loops for pairs and
+factors.
 
 Both move the same kernels in the same units of a step, so the rest of the code does not know which
 it has.  ``scale`` tempers each chain by itself: chain c samples p̄^scale[c].
@@ -15,7 +16,6 @@ from tcsis.basics.checks import derive_seed, make_generator
 from tcsis.mcmc.compiled import CompiledKernel
 from tcsis.mcmc.kernel import Kernel, State
 from tcsis.targets.base import Target
-from tcsis.targets.pairwise import Pairwise
 
 
 class Chains(Protocol):
@@ -57,9 +57,9 @@ class TorchChains:
 
 
 class CompiledChains:
-    """The kernels that have a compiled form, on pairwise targets, on the CPU."""
+    """The kernels that have a compiled form, on pairs and factors, on the CPU."""
 
-    def __init__(self, target: Pairwise, kernel: CompiledKernel, x: Tensor, seed: int):
+    def __init__(self, target: Target, kernel: CompiledKernel, x: Tensor, seed: int):
         self.target, self.cost = target, kernel.cost(target)
         self.run = kernel.prepare(target, len(x), derive_seed(seed, "moves"))
         self.place(x)

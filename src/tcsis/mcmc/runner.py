@@ -16,10 +16,11 @@ from tcsis.basics.checks import check_counts, check_integer, make_generator
 from tcsis.basics.progress import progress_bar
 from tcsis.draws import Draws
 from tcsis.mcmc import annealing
+from tcsis.mcmc.allowed import uniform_states
 from tcsis.mcmc.annealing import Population
 from tcsis.mcmc.balanced import LocallyBalanced, barker, exact_difference
 from tcsis.mcmc.chains import Chains, CompiledChains, TorchChains
-from tcsis.mcmc.compiled import COMPILED, CompiledKernel
+from tcsis.mcmc.compiled import COMPILED, CompiledKernel, compiles
 from tcsis.mcmc.gibbs import PairGibbs, RandomScanGibbs, SweepGibbs
 from tcsis.mcmc.kernel import Kernel
 from tcsis.mcmc.langevin import DiscreteMALA, DiscreteULA
@@ -27,7 +28,7 @@ from tcsis.mcmc.metropolis import Metropolis
 from tcsis.mcmc.path import PathAuxiliary
 from tcsis.mcmc.tempering import ParallelTempering, TemperedChains
 from tcsis.targets.base import Target, counting
-from tcsis.targets.pairwise import Pairwise, as_parameter
+from tcsis.targets.pairwise import as_parameter
 
 PATIENCE = 5.0
 """Seconds of a run before it has a progress bar."""
@@ -57,7 +58,7 @@ COMPILED_FORMS: dict[type, CompiledKernel] = {
     RandomScanGibbs: COMPILED["glauber"],
     SweepGibbs: COMPILED["gibbs"],
 }
-"""Kernels that run compiled on pairwise targets on the CPU."""
+"""Kernels that run compiled on pairs and factors on the CPU."""
 
 
 def sample(
@@ -189,11 +190,11 @@ def start_chains(target: Target, kernel: AnyKernel, x: Tensor, seed: int) -> Cha
         return TemperedChains(
             target, chosen.scales, x, seed, lambda copies: start_chains(target, inner, copies, seed)
         )
-    if isinstance(target, Pairwise) and target.device.type == "cpu":
+    if compiles(target):
         chosen = COMPILED_FORMS.get(type(chosen), chosen)
     if not isinstance(chosen, CompiledKernel):
         return TorchChains(target, chosen, x, seed)
-    if not isinstance(target, Pairwise):
+    if not chosen.serves(target):
         raise ValueError(f"{target} is not pairwise: kernel {chosen.name!r} needs pair couplings")
     return CompiledChains(target, chosen, x, seed)
 
@@ -218,8 +219,7 @@ def initial_states(target: Target, num_chains: int, seed: int, init: Tensor | No
     target's device."""
     if init is None:
         generator = make_generator(seed, "initial states")
-        shape = (num_chains, len(target.free_sites))
-        return torch.randint(target.num_values, shape, generator=generator).to(target.device)
+        return uniform_states(target.free, num_chains, generator).to(target.device)
     x = target.check(init)
     if x.shape != (num_chains, target.num_sites):
         raise ValueError(

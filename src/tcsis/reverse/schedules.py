@@ -26,7 +26,6 @@ from torch import Tensor
 from tcsis.noise import UniformNoise
 from tcsis.targets.base import Target
 from tcsis.targets.lattice import Lattice
-from tcsis.targets.pairwise import Pairwise
 
 Sites = Tensor | Sequence[int]
 
@@ -200,8 +199,8 @@ def distances(where: Lattice | Target) -> Tensor:
         if lattice.periodic:
             apart = torch.minimum(apart, torch.tensor(lattice.shape) - apart)
         return apart.square().sum(-1).sqrt()
-    if isinstance(where, Pairwise):
-        d, edges = where.num_sites, where.edges.numpy()
+    if isinstance(where, Target) and where.pairs is not None:
+        d, edges = where.num_sites, where.pairs.cpu().numpy()
         graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(d, d))
         hops = torch.from_numpy(shortest_path(graph.tocsr(), directed=False, unweighted=True))
         return hops.where(hops.isfinite(), torch.tensor(float(d), dtype=torch.float64))

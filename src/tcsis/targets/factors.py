@@ -65,7 +65,8 @@ class Factors(Target):
         self.site_names, self.value_names = self.names.sites, self.names.values
         self.fields = padded_fields(self.factors, self.cardinalities, self.num_values)
         self.flat = FlatTables.of([factor for factor in self.factors if len(factor[0]) > 1])
-        self.forbids = bool(np.isneginf(self.fields).any() or np.isneginf(self.flat.entries).any())
+        self.forbids_more = bool(np.isneginf(self.flat.entries).any())
+        self.forbids = self.forbids_more or bool(np.isneginf(self.fields).any())
         self.differentiable = not self.forbids
         possible = torch.from_numpy(~np.isneginf(self.fields))
         self.possible = None if bool(possible.all()) else possible

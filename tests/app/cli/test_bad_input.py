@@ -140,7 +140,8 @@ LINES = {
     "max-error of zero": (["train", *ISING, "--max-error", "0"], "above 0"),
     "min-ess above one": (["train", *ISING, "--min-ess", "2"], "at most 1"),
     "require a level that is none": (
-        ["train", *ISING, "--require", "good"], "expected 'trusted' or 'trusted-by-weight'"
+        ["train", *ISING, "--require", "good"],
+        "expected 'trusted', 'trusted-by-weight' or 'unrefuted'",
     ),
     "resume nothing": (["train", "--resume"], "resume needs --out"),
     "resume a folder without a run": (["train", "--resume", "--out", "full"], "no config.toml"),

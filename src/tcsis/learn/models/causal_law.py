@@ -20,17 +20,26 @@ from tcsis.reverse.loop import end_density
 from tcsis.reverse.schedules import Schedule, block_times, singles
 from tcsis.targets.base import Target, counting
 
+CLOSED = -1e4
+"""The logit of a value that a site does not have: a number, and a probability of zero."""
+
 
 class CausalLaw(nn.Module):
-    """``order`` (n,) names the sites in the order they are drawn, ``last`` (k,) those left over."""
+    """``order`` (n,) names the sites in the order they are drawn, ``last`` (k,) those left over;
+    ``possible`` (d, v) says which values a site can have, if not all: others are never drawn."""
+
+    closed: Tensor | None
 
     def __init__(
-        self, num_values: int, order: Tensor, last: Tensor | None, labels: Labels, width: int
-    ):
+        self, num_values: int, order: Tensor, last: Tensor | None, labels: Labels, width: int,
+        possible: Tensor | None = None,
+    ):  # fmt: skip
         super().__init__()
         self.num_values, self.order, self.last, self.labels = num_values, order, last, labels
         in_width = 1 if num_values == 2 else num_values
         self.network = Causal(len(order), in_width, num_values - 1, width)
+        closed = None if possible is None else torch.where(possible[order], 0.0, CLOSED)
+        self.register_buffer("closed", closed, persistent=False)
 
     @property
     def schedule(self) -> Schedule:
@@ -42,8 +51,15 @@ class CausalLaw(nn.Module):
 
     def conditionals(self, labels: Tensor) -> Tensor:
         """log q(label of x_k = u | x_<k), (b, n) -> (b, n, v)."""
-        logits = against_first(self.network(self.embed(labels)))
-        return self.labels.tie(logits, num_seen(labels)).log_softmax(-1)
+        return self.logits(self.network(self.embed(labels)), num_seen(labels)).log_softmax(-1)
+
+    def logits(self, answer: Tensor, seen: Tensor, k: int | None = None) -> Tensor:
+        """Logits of all labels from what the network answers, of all sites of the order, (..., n,
+        v - 1) -> (..., n, v), or of the k-th, (..., v - 1) -> (..., v)."""
+        logits = self.labels.tie(against_first(answer), seen)
+        if self.closed is None:
+            return logits
+        return logits + (self.closed if k is None else self.closed[k]).to(logits.dtype)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """log q(x_k | x_<k) of every site of the order, (b, d) -> (b, n)."""
@@ -90,7 +106,7 @@ class CausalLaw(nn.Module):
         labels = torch.zeros(shape[:2], dtype=torch.long, device=weights.device)
         z, seen = self.embed(labels), labels.new_zeros(n)
         for k in range(len(self.order)):
-            row = self.labels.tie(against_first(self.network.site(k, z[:, :k])), seen)
+            row = self.logits(self.network.site(k, z[:, :k]), seen, k)
             drawn = self.labels.settle((row - race[:, k]).argmax(1), seen)
             logits[:, k], labels[:, k], z[:, k] = row, drawn, self.embed(drawn)
             seen = torch.maximum(seen, drawn + 1)
@@ -131,8 +147,8 @@ class CausalLaw(nn.Module):
         k, names = y.shape[1], self.labels.names(y)
         labels = names.gather(1, y)
         seen = labels.amax(1) + 1 if k else torch.zeros(len(y), dtype=torch.long, device=y.device)
-        logits = against_first(self.network.site(k, self.embed(labels)))
-        return self.labels.tie(logits, seen).log_softmax(-1).gather(1, names)
+        logits = self.logits(self.network.site(k, self.embed(labels)), seen, k)
+        return logits.log_softmax(-1).gather(1, names)
 
 
 def against_first(logits: Tensor) -> Tensor:

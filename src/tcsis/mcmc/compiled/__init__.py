@@ -1,17 +1,21 @@
-"""Pairwise targets on the CPU, compiled: many chains at once, each with its own random stream.
+"""Pairs and factors on the CPU, compiled: many chains at once, each with its own random stream.
 
 Machine code is kept beside the sources and made anew when any of them changes (``cache``).
 """
 
 from tcsis.mcmc.compiled.arrays import PairwiseArrays
-from tcsis.mcmc.compiled.kernels import COMPILED, CompiledKernel
+from tcsis.mcmc.compiled.factors import FactorArrays
+from tcsis.mcmc.compiled.kernels import COMPILED, CompiledKernel, arrays_of, compiles
 from tcsis.mcmc.compiled.moves import step, sweep, swendsen_wang, wolff
 from tcsis.mcmc.compiled.random import make_streams
 
 __all__ = [
     "COMPILED",
     "CompiledKernel",
+    "FactorArrays",
     "PairwiseArrays",
+    "arrays_of",
+    "compiles",
     "make_streams",
     "step",
     "sweep",

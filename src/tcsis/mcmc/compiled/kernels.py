@@ -4,32 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from tcsis.mcmc.compiled.arrays import Bytes, Doubles, PairwiseArrays, Words
-from tcsis.mcmc.compiled.moves import step, sweep, swendsen_wang, wolff
+from tcsis.mcmc.compiled.factors import FactorArrays
+from tcsis.mcmc.compiled.moves import Arrays, step, sweep, swendsen_wang, wolff
 from tcsis.mcmc.compiled.random import make_streams
+from tcsis.targets.base import Target
+from tcsis.targets.factors import Factors
 from tcsis.targets.pairwise import Pairwise
 
-Move = Callable[[PairwiseArrays, Bytes, Words, int, Doubles], float]
+Move = Callable[[Any, Bytes, Words, int, Doubles], float]
 Run = Callable[[Bytes, Doubles, int], float]
+
+
+def compiles(target: Target) -> bool:
+    """Whether sweeps of the target have a compiled form: pairs and factors on the CPU."""
+    return isinstance(target, Pairwise | Factors) and target.device.type == "cpu"
+
+
+@lru_cache(maxsize=8)
+def arrays_of(target: Target) -> Arrays:
+    """A target as plain arrays, kept for those that ask again."""
+    if isinstance(target, Factors):
+        return FactorArrays.of(target)
+    assert isinstance(target, Pairwise)
+    return PairwiseArrays.of(target)
 
 
 @dataclass(frozen=True)
 class CompiledKernel:
     """``move`` changes chains by a number of steps and returns the share of proposals accepted.
-    A step goes over the ``whole`` state, which costs about a density, or over one site."""
+    A step goes over the ``whole`` state, which costs about as much as its ratios, or over one
+    site.  Moves of ``clusters`` need pairs."""
 
     name: str
     move: Move
     whole: bool = False
+    clusters: bool = False
 
-    def cost(self, target: Pairwise) -> float:
+    def cost(self, target: Target) -> float:
         """What one step of one chain costs, in densities."""
-        return 1.0 if self.whole else target.site_cost
+        return target.ratios_cost if self.whole else target.site_cost
 
-    def prepare(self, target: Pairwise, num_chains: int, seed: int) -> Run:
+    def serves(self, target: Target) -> bool:
+        return isinstance(target, Pairwise if self.clusters else Pairwise | Factors)
+
+    def prepare(self, target: Target, num_chains: int, seed: int) -> Run:
         """A function of x (chains, d), scale (chains,) and the number of steps, that changes x."""
-        model, streams = PairwiseArrays.of(target), make_streams(seed, num_chains)
+        model, streams = arrays_of(target), make_streams(seed, num_chains)
 
         def run(x: Bytes, scale: Doubles, num_steps: int) -> float:
             return self.move(model, x, streams, num_steps, scale)
@@ -37,21 +61,17 @@ class CompiledKernel:
         return run
 
 
-def metropolis(
-    model: PairwiseArrays, x: Bytes, streams: Words, num_steps: int, scale: Doubles
-) -> float:
+def metropolis(model: Arrays, x: Bytes, streams: Words, num_steps: int, scale: Doubles) -> float:
     accepted = step(model, x, streams, num_steps, "metropolis", scale)
     return float(accepted.mean() / num_steps)
 
 
-def glauber(
-    model: PairwiseArrays, x: Bytes, streams: Words, num_steps: int, scale: Doubles
-) -> float:
+def glauber(model: Arrays, x: Bytes, streams: Words, num_steps: int, scale: Doubles) -> float:
     step(model, x, streams, num_steps, "gibbs", scale)
     return 1.0
 
 
-def gibbs(model: PairwiseArrays, x: Bytes, streams: Words, num_steps: int, scale: Doubles) -> float:
+def gibbs(model: Arrays, x: Bytes, streams: Words, num_steps: int, scale: Doubles) -> float:
     sweep(model, x, streams, num_steps, "gibbs", scale)
     return 1.0
 
@@ -76,7 +96,7 @@ COMPILED = {
         CompiledKernel("metropolis", metropolis),
         CompiledKernel("glauber", glauber),
         CompiledKernel("gibbs", gibbs, whole=True),
-        CompiledKernel("wolff", turn_cluster, whole=True),
-        CompiledKernel("swendsen-wang", draw_clusters, whole=True),
+        CompiledKernel("wolff", turn_cluster, whole=True, clusters=True),
+        CompiledKernel("swendsen-wang", draw_clusters, whole=True, clusters=True),
     )
 }

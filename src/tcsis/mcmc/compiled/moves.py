@@ -14,6 +14,12 @@ from numpy.typing import ArrayLike
 
 from tcsis.mcmc.compiled.arrays import Bytes, Counts, Doubles, PairwiseArrays, Words
 from tcsis.mcmc.compiled.clusters import cluster_model, swendsen_wang_moves, wolff_moves
+from tcsis.mcmc.compiled.factors import (
+    FactorArrays,
+    factor_model,
+    step_factors,
+    sweep_factors,
+)
 from tcsis.mcmc.compiled.lanes import WIDTH
 from tcsis.mcmc.compiled.odds import odds_model, step_odds, sweep_odds
 from tcsis.mcmc.compiled.tables import step_table, sweep_table, table_model
@@ -21,14 +27,19 @@ from tcsis.mcmc.compiled.threads import share_out
 from tcsis.mcmc.compiled.values import step_values, sweep_values, value_model
 
 Kernel = Callable[..., None]
+Arrays = PairwiseArrays | FactorArrays
 
 RULES = ("gibbs", "metropolis")
-SWEEPS: dict[str, Kernel] = {"table": sweep_table, "odds": sweep_odds, "values": sweep_values}
-STEPS: dict[str, Kernel] = {"table": step_table, "odds": step_odds, "values": step_values}
+SWEEPS: dict[str, Kernel] = {
+    "table": sweep_table, "odds": sweep_odds, "values": sweep_values, "factors": sweep_factors,
+}  # fmt: skip
+STEPS: dict[str, Kernel] = {
+    "table": step_table, "odds": step_odds, "values": step_values, "factors": step_factors,
+}  # fmt: skip
 
 
 def sweep(
-    model: PairwiseArrays,
+    model: Arrays,
     x: Bytes,
     streams: Words,
     num_sweeps: int,
@@ -45,7 +56,7 @@ def sweep(
 
 
 def step(
-    model: PairwiseArrays,
+    model: Arrays,
     x: Bytes,
     streams: Words,
     num_steps: int,
@@ -73,11 +84,13 @@ def swendsen_wang(
     return run(swendsen_wang_moves, x, streams, num_moves, x.shape[1], clusters)
 
 
-def choose_form(model: PairwiseArrays, rule: str, scale: Doubles) -> tuple[str, Any]:
-    """The fastest of the three forms of single-site updates, and its model."""
+def choose_form(model: Arrays, rule: str, scale: Doubles) -> tuple[str, Any]:
+    """The fastest form of single-site updates, and its model."""
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}: expected one of {', '.join(RULES)}")
     gibbs = rule == "gibbs"
+    if isinstance(model, FactorArrays):
+        return "factors", factor_model(model, gibbs, scale)
     if model.num_values == 2 and (scale == scale[0]).all():
         table = table_model(model, gibbs, scale[0])
         if table is not None:
@@ -96,7 +109,7 @@ def run(kernel: Kernel, x: Bytes, streams: Words, num_moves: int, work: int, mod
     return counts
 
 
-def check(model: PairwiseArrays, x: Bytes, streams: Words, scale: ArrayLike) -> Doubles:
+def check(model: Arrays, x: Bytes, streams: Words, scale: ArrayLike) -> Doubles:
     """``scale`` for each chain, (chains,), once everything has the right form."""
     check_states(model, x)
     if not x.flags.writeable:
@@ -112,7 +125,7 @@ def check(model: PairwiseArrays, x: Bytes, streams: Words, scale: ArrayLike) -> 
     return scales
 
 
-def check_states(model: PairwiseArrays, x: Bytes) -> None:
+def check_states(model: Arrays, x: Bytes) -> None:
     d, v = model.fields.shape
     has_form = x.ndim == 2 and len(x) and x.shape[1] == d and x.flags.c_contiguous
     if x.dtype != np.uint8 or not has_form:

@@ -59,6 +59,15 @@ def update_lanes(
     recent: Bytes, drawn: Bytes, work: Singles,
 ) -> None:  # fmt: skip
     find_logits(model, site, lanes, work)
+    choose_lanes(model, block, site, lanes, u, recent, drawn, work)
+
+
+@jit(forceinline=True)
+def choose_lanes(
+    model: Any, block: int, site: int, lanes: Bytes, u: Words,
+    recent: Bytes, drawn: Bytes, work: Singles,
+) -> None:  # fmt: skip
+    """A new value in every lane from logits (v, WIDTH), by the rule of the model."""
     if model.gibbs:
         draw_lanes(site, work, model.scale, block, u, drawn)
     else:
@@ -125,8 +134,7 @@ def _metropolis_lanes(
 
 @jit(forceinline=True)
 def update_site(model: Any, chain: int, site: int, x: Bytes, u: Any, logits: Singles) -> bool:
-    v, old = len(logits) - 2, x[chain, site]
-    scale = model.scale[chain // WIDTH, chain % WIDTH]
+    v = len(logits) - 2
     for value in range(v):
         logits[value] = model.fields[site, value]
     for entry in range(model.start[site], model.start[site + 1]):
@@ -136,6 +144,14 @@ def update_site(model: Any, chain: int, site: int, x: Bytes, u: Any, logits: Sin
                 logits[value] += model.tables[model.table_index[entry], value, there]
         else:
             logits[there] += model.agreement[entry]
+    return choose_value(model, chain, site, x, u, logits)
+
+
+@jit(forceinline=True)
+def choose_value(model: Any, chain: int, site: int, x: Bytes, u: Any, logits: Singles) -> bool:
+    """As ``choose_lanes``, for one chain; whether the value changed."""
+    v, old = len(logits) - 2, x[chain, site]
+    scale = model.scale[chain // WIDTH, chain % WIDTH]
     if model.gibbs:
         new = _draw_value(logits, v, scale, u)
     else:

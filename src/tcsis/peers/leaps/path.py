@@ -31,7 +31,6 @@ import torch
 from torch import Tensor
 
 from tcsis.draws import effective_share, systematic_resample
-from tcsis.learn.buffers import noise
 from tcsis.targets.base import Target
 
 Rates = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -181,3 +180,9 @@ def sample(
 def log_volume(target: Target) -> float:
     """log Z_0 = d·log V."""
     return target.num_sites * math.log(target.num_values)
+
+
+def noise(target: Target, n: int, generator: torch.Generator) -> Tensor:
+    """Uniform states of all values, (n, d), whose log density -d·log V the path starts from."""
+    shape = (n, target.num_sites)
+    return torch.randint(target.num_values, shape, device=target.device, generator=generator)

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from tcsis.basics.checks import make_generator
 from tcsis.draws import Draws
-from tcsis.learn.buffers import noise
 from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.mcmc.gibbs import SweepGibbs
 from tcsis.mcmc.kernel import State
 from tcsis.peers.leaps.model import LeapsConfig, default_calls, make_model
-from tcsis.peers.leaps.path import Rates, jump, look, sample
+from tcsis.peers.leaps.path import Rates, jump, look, noise, sample
 from tcsis.targets.base import Target
 
 FIRST_SWEEPS = 30

@@ -1,0 +1,1 @@
+"""Problems as other tools have them, to targets."""
