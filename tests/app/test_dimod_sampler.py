@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tcsis
-from tcsis.app.dimod_sampler import TCSISSampler, of_bqm, of_dqm
+from tcsis.app.dimod_sampler import TCSISSampler
 
 
 @dimod.testing.load_sampler_bqm_tests(TCSISSampler)
@@ -85,23 +85,10 @@ def test_reads_of_a_discrete_model() -> None:
     assert abs(reads.record.energy.mean() - p @ energy) < 4 * error  # 6e-5
 
 
-def test_targets_have_the_energies_of_the_models() -> None:
-    for vartype in ("SPIN", "BINARY"):
-        bqm = random_bqm(vartype, 7, 3)
-        target, x = of_bqm(bqm, 0.3), tcsis.exact.draw(of_bqm(bqm, 0.3), 50).x
-        values = 2 * x.numpy().astype(int) - 1 if vartype == "SPIN" else x.numpy()
-        there = bqm.energies((values, list(bqm.variables)))
-        assert np.allclose(target.energy(x).numpy(), 0.3 * there, atol=1e-9)
-    dqm = random_dqm()
-    x = tcsis.exact.draw(of_dqm(dqm, 0.3), 50).x
-    there = dqm.energies((x.numpy(), list(dqm.variables)))
-    assert np.allclose(of_dqm(dqm, 0.3).energy(x).numpy(), 0.3 * there, atol=1e-9)
-
-
 def test_a_model_without_exact_draws_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     bqm = dimod.generators.ran_r(1, 10, seed=0)
     monkeypatch.setattr(tcsis.exact, "affordable", lambda target: False)
-    options = {"num_reads": 500, "beta": 0.3, "preset": "tiny", "time_budget": 5.0, "seed": 3}
+    options = {"num_reads": 500, "beta": 0.3, "preset": "tiny", "time_budget": 1.0, "seed": 3}
     reads = TCSISSampler().sample(bqm, **options)
     assert reads.info["sampler"] == "trained, autoregressive"
     assert 0 < reads.info["ess"] <= 1
@@ -109,6 +96,24 @@ def test_a_model_without_exact_draws_is_trained(monkeypatch: pytest.MonkeyPatch)
     dimod.testing.assert_response_energies(reads, bqm)
     log_z = np.logaddexp.reduce(-0.3 * dimod.ExactSolver().sample(bqm).record.energy)
     assert abs(reads.info["log_z"] - log_z) < 5 * reads.info["log_z_error"] + 0.01
+
+
+@pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])
+def test_anybodys_samples_of_a_model_are_judged(vartype: str) -> None:
+    """Labels of any kind are the names of sites; sorted and counted samples are in no order."""
+    bqm, beta = random_bqm(vartype, 9, 1), 0.6
+    target = tcsis.formats.from_bqm(bqm, beta=beta)
+    reads = TCSISSampler().sample(bqm, num_reads=5_000, beta=beta, seed=4)
+    by_energy = np.argsort(reads.record.energy)
+    turned = dimod.SampleSet.from_samples(
+        (reads.record.sample[by_energy][:, ::-1], list(reads.variables)[::-1]),
+        vartype, energy=reads.record.energy[by_energy],
+    )  # fmt: skip
+    for samples in (reads, turned, turned.aggregate(), reads.aggregate()):
+        assert tcsis.judge(samples, target).level == "trusted"
+    cold = TCSISSampler().sample(bqm, num_reads=5_000, beta=1.2 * beta, seed=4)
+    for samples in (cold, cold.aggregate()):
+        assert tcsis.judge(samples, target).level == "failed"
 
 
 def test_code_for_other_samplers_runs() -> None:

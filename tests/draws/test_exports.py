@@ -53,7 +53,7 @@ def test_aggregated_weights_keep_their_sum() -> None:
 
 def test_many_values_are_discrete_and_chains_are_numbered() -> None:
     target = Potts(3, 4, 0.5)
-    chains = tcsis.mcmc.sample(target, num_chains=2, num_steps=20, progress=False)
+    chains = tcsis.Draws(tcsis.exact.draw(target, 40).x.reshape(2, 20, 9))
     samples = chains.to_dimod(target)
     assert samples.vartype is dimod.DISCRETE
     assert np.array_equal(samples.record.chain, np.repeat([0, 1], len(samples) // 2))

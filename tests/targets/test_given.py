@@ -22,7 +22,7 @@ from tcsis.targets import (
     counting,
     from_callable,
 )
-from tcsis.targets.known import parse_known
+from tcsis.targets.known import parse_known, parse_numbers
 from tcsis.targets.spec import build, describe
 
 DOUBLE = {"dtype": torch.float64}
@@ -229,7 +229,7 @@ def test_ways_to_say_it() -> None:
         assert target.target is ISING
     many = ISING.given(dict.fromkeys(range(9), 1))
     assert repr(many) == "Ising(side=4, beta=0.3).given(9 of 16 sites)"
-    assert parse_known(str(many.known)) == dict.fromkeys(range(9), 1)
+    assert parse_numbers(str(many.known)) == dict.fromkeys(range(9), 1)
 
 
 def mask(*sites: int) -> Tensor:
@@ -283,7 +283,8 @@ def test_refusals(case: str) -> None:
     [
         ("3", "given has '3': expected site=value"),
         ("3=1=1", "given has '3=1=1'"),
-        ("a=1", "given has 'a=1'"),
+        ("=1", "given has '=1'"),
+        ("a=", "given has 'a='"),
         ("3=1,3=0", "the values 1 and 0 at site 3: expected one"),
         ({"3": 1}, "expected site=value with commas between, such as 3=1,17=0, in a string"),
     ],
@@ -294,8 +295,11 @@ def test_texts_that_are_refused(text: object, sentence: str) -> None:
 
 
 def test_texts() -> None:
-    assert parse_known(" 3 = 1, 17=0,") == {3: 1, 17: 0}
-    assert parse_known("3=1,3=1") == {3: 1}
+    assert parse_known(" 3 = 1, smoking=yes,") == {"3": "1", "smoking": "yes"}
+    assert parse_known("3=1,3=1") == {"3": "1"}
+    assert parse_numbers("3=1,17=0") == {3: 1, 17: 0}
+    with pytest.raises(ValueError, match="given is 'a=1': expected numbers"):
+        parse_numbers("a=1")
 
 
 # -- plain data ------------------------------------------------------------------------------------
@@ -303,7 +307,7 @@ def test_texts() -> None:
 
 def test_plain_data_and_back(given_target: Given) -> None:
     spec, tensors = describe(given_target)
-    assert parse_known(spec["given"]) == dict(given_target.known.pairs)
+    assert parse_numbers(spec["given"]) == dict(given_target.known.pairs)
     if spec["name"] == "callable":
         with pytest.raises(ValueError, match="was saved without the function itself"):
             build(spec, tensors)

@@ -16,10 +16,9 @@ from tcsis import exact
 from tcsis.basics.checks import check_integer
 from tcsis.basics.optional import missing
 from tcsis.distribution import Distribution
+from tcsis.formats.dimod import from_bqm, from_dqm
 from tcsis.learn.trainer import train
 from tcsis.targets.base import Target
-from tcsis.targets.factors import Factors
-from tcsis.targets.pairwise import Pairwise, check_beta
 
 try:
     import dimod
@@ -71,7 +70,7 @@ class TCSISSampler(dimod.Sampler):
         variables = list(bqm.variables)
         if not variables:
             return dimod.SampleSet.from_samples_bqm(np.empty((num_reads, 0), np.int8), bqm)
-        target = of_bqm(bqm, beta)
+        target = from_bqm(bqm, beta=beta).to(dtype=torch.float64)
         x, info = draw(target, num_reads, seed or 0, preset, time_budget)
         values = 2 * x - 1 if bqm.vartype is dimod.SPIN else x
         return sample_set(values, variables, bqm.vartype, bqm.energies, info)
@@ -92,7 +91,7 @@ class TCSISSampler(dimod.Sampler):
         check_integer("num_reads", num_reads)
         if not dqm.num_variables():
             return dimod.SampleSet.from_samples([], "DISCRETE", energy=[])
-        target = of_dqm(dqm, beta)
+        target = from_dqm(dqm, beta=beta).to(dtype=torch.float64)
         x, info = draw(target, num_reads, seed or 0, preset, time_budget)
         return sample_set(x, list(dqm.variables), "DISCRETE", dqm.energies, info)
 
@@ -122,40 +121,3 @@ def draw(
     if source.truth is None:
         info["ess"] = source.estimate.ess
     return source.sample((n,)).numpy(), info
-
-
-# -- models of dimod as targets -------------------------------------------------------------------
-
-
-def of_bqm(bqm: dimod.BinaryQuadraticModel, beta: float) -> Pairwise:
-    """log p̄ = -β·E, sites in the order of the variables; token 1 is 1 or spin +1."""
-    vectors = bqm.spin.to_numpy_vectors(variable_order=list(bqm.variables))
-    linear, (row, column, quadratic), offset = vectors
-    beta, spins = check_beta(beta), torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    strength = torch.as_tensor(np.asarray(quadratic, np.float64))
-    fields = torch.as_tensor(np.asarray(linear, np.float64))
-    return Pairwise(
-        torch.as_tensor(np.stack([row, column], 1).astype(np.int64)),
-        -beta * strength[:, None, None] * torch.outer(spins, spins),
-        -beta * fields[:, None] * spins,
-        constant=-beta * float(offset), dtype=torch.float64,
-    )  # fmt: skip
-
-
-def of_dqm(dqm: dimod.DiscreteQuadraticModel, beta: float) -> Factors:
-    """log p̄ = -β·E as log-tables of the variables and of their pairs."""
-    beta, vectors = check_beta(beta), dqm.to_numpy_vectors(return_offset=True)
-    starts = np.append(vectors.case_starts, len(vectors.linear_biases)).astype(int)
-    counts = np.diff(starts)
-    site = np.repeat(np.arange(len(counts)), counts)
-    case = np.arange(starts[-1]) - starts[site]
-    tables: dict[tuple[int, ...], np.ndarray] = {
-        (i,): -beta * vectors.linear_biases[starts[i] : starts[i + 1]] for i in range(len(counts))
-    }
-    u, v = vectors.quadratic.row_indices, vectors.quadratic.col_indices
-    for first, second, bias in zip(u, v, vectors.quadratic.biases, strict=True):
-        i, j = int(site[first]), int(site[second])
-        table = tables.setdefault((i, j), np.zeros((counts[i], counts[j])))
-        table[case[first], case[second]] -= beta * bias
-    offset = -beta * float(vectors.offset)
-    return Factors(tables.items(), counts.tolist(), constant=offset, dtype=torch.float64)

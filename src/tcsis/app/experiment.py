@@ -17,6 +17,7 @@ from tcsis.app.methods import Entry
 from tcsis.app.report import write_report
 from tcsis.app.settings import Compare, Exact, Mcmc, Sample, Settings, Train, TrainRun
 from tcsis.app.sources import find_device, is_function, make_target
+from tcsis.app.target_file import write_target
 from tcsis.draws.storage import write_draws
 from tcsis.learn import checkpoint
 from tcsis.learn.conditional import Conditional
@@ -59,6 +60,8 @@ def run(job: Job) -> Comparison:
     set_threads(job.settings.run.threads)
     if job.folder is not None:
         runs.write_start(job.folder, job.settings)
+        if "file" in job.settings.target:
+            write_target(job.folder / runs.TARGET, job.target)
     comparison = perform(job)
     if job.folder is not None:
         write_end(job.folder, comparison, job.settings.run.seed)

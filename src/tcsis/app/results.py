@@ -68,6 +68,15 @@ class Observation(Frozen):
     floor: float | None = None
 
 
+class SiteShares(Frozen):
+    """How often a site that has a name, or whose values have, takes each of them."""
+
+    site: str
+    values: list[str]
+    shares: list[float]
+    exact: list[float] | None = None
+
+
 class Traces(Frozen):
     """Energies of a few chains, (chain, draw), at the ``draws`` that were kept."""
 
@@ -101,6 +110,7 @@ class MethodResult(Frozen):
     energy: Histogram
     states: list[list[int]]
     traces: Traces | None
+    sites: list[SiteShares] = Field(default_factory=list)
 
 
 class TargetResult(Frozen):

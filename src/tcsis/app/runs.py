@@ -3,6 +3,7 @@
 config.toml     what was asked for, every default filled in; ``tcsis.app.settings`` reads it
 env.json        versions, threads, machine, and the commit where there is one
 metrics.jsonl   one line for every evaluation during training
+target.safetensors   the target, where it came from a file
 checkpoint/     the state of training, and the model
 draws.nc        the draws, for ArviZ and xarray
 result.json     every number of the report
@@ -28,10 +29,11 @@ from tcsis.learn.trainer import CHECKPOINT, METRICS
 
 CONFIG = "config.toml"
 ENVIRONMENT = "env.json"
+TARGET = "target.safetensors"
 DRAWS = "draws.nc"
 RESULT = "result.json"
 REPORT = "report.html"
-FILES = (CONFIG, ENVIRONMENT, METRICS, DRAWS, RESULT, REPORT)
+FILES = (CONFIG, ENVIRONMENT, TARGET, METRICS, DRAWS, RESULT, REPORT)
 PACKAGES = ("torch", "numpy", "scipy", "numba", "tcsis")
 
 

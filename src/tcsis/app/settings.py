@@ -19,7 +19,7 @@ import tomlkit
 from pydantic import Field
 
 from tcsis.app.methods import LEARNED, Equal
-from tcsis.app.sources import absolute, is_function, make_target
+from tcsis.app.sources import absolute, find_device, is_function, make_target
 from tcsis.basics.frozen import Frozen, Positive, merge, parse
 from tcsis.learn import presets
 from tcsis.learn.config import Config
@@ -130,10 +130,17 @@ KINDS: dict[Command, type[Settings]] = {
 }  # fmt: skip
 
 
-def resolve(document: Document, command: Command) -> tuple[Settings, Target]:
-    """Settings with every default filled in and their target, or one sentence on what is wrong."""
+def resolve(
+    document: Document, command: Command, made: Target | None = None
+) -> tuple[Settings, Target]:
+    """Settings with every default filled in and their target, or one sentence on what is wrong.
+    A target that is ``made`` already needs no file."""
     kind, sections = KINDS[command], common_sections(document, command)
-    run, target = sections["run"], make_target(sections["target"], sections["run"].device)
+    run = sections["run"]
+    if made is None:
+        target = make_target(sections["target"], run.device)
+    else:
+        target = made.to(find_device(run.device))
     if "mcmc" in kind.model_fields:
         sections["mcmc"] = parse(ChainSettings, table(document, "mcmc"), "config: mcmc")
     if "compare" in kind.model_fields:

@@ -2,9 +2,10 @@
 
 {"name": "ising", "side": 4, "beta": 0.44}                  a model of ``tcsis.targets.spec``
 {"name": "pairwise", "file": "couplings.npz"}               arrays in a file, also for "rbm"
+{"name": "bif", "file": "alarm.bif"}                        a file of ``tcsis.formats``
 {"name": "ring.py:log_density", "num_sites": 12, ...}       a function of the user's own
 
-Any of them may have ``"given": "3=1,17=0"``, the sites whose values are known.
+Any of them may have ``"given": "3=1,smoking=yes"``, the sites whose values are known.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tcsis.formats.files import FORMATS, find_format
 from tcsis.targets.base import Target
 from tcsis.targets.callable import from_callable
 from tcsis.targets.known import parse_known
@@ -39,9 +41,16 @@ def make_target(spec: dict[str, Any], device: str = "cpu") -> Target:
     place = find_device(device)
     if isinstance(name, str) and ":" in name:
         return from_function(spec).to(place)
-    if name in FROM_FILES:
+    if name in FROM_FILES or name in FORMATS:
         return from_file(spec).to(place)
     return build(spec).to(place)
+
+
+def name_file(path: str) -> str | None:
+    """The name of the target in a file, by its extension; None where that says nothing."""
+    if ":" in path:
+        return None
+    return "pairwise" if Path(path).suffix in (".npz", ".json") else find_format(path)
 
 
 def is_function(spec: dict[str, Any]) -> bool:
@@ -77,13 +86,20 @@ def find_device(device: str) -> torch.device:
 
 def from_file(spec: dict[str, Any]) -> Target:
     name = spec["name"]
-    check_names(f"argument of target {name}", spec, ("name", "file", "dtype"), ("file",))
-    path = Path(spec["file"])
-    target = load_pairwise(path) if name == "pairwise" else load_rbm(path)
+    own = FORMATS[name].settings if name in FORMATS else ()
+    check_names(f"argument of target {name}", spec, ("name", "file", "dtype", *own), ("file",))
+    path, settings = Path(spec["file"]), {key: spec[key] for key in own if key in spec}
+    target = load_file(name, path, settings)
     if "dtype" not in spec:
         return target
     check_names("dtype", [spec["dtype"]], DTYPES)
     return target.to(dtype=DTYPES[spec["dtype"]])
+
+
+def load_file(name: str, path: Path, settings: dict[str, Any]) -> Target:
+    if name in FORMATS:
+        return FORMATS[name].read(path, **settings)
+    return load_pairwise(path) if name == "pairwise" else load_rbm(path)
 
 
 def load_rbm(path: Path) -> Target:

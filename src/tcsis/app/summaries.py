@@ -26,6 +26,7 @@ from tcsis.app.results import (
     Observation,
     Result,
     ScorePairs,
+    SiteShares,
     TargetResult,
     Traces,
     TrainingPoint,
@@ -45,6 +46,8 @@ from tcsis.targets.spec import describe
 NUM_STATES = 16
 NUM_TRACES = 4
 MAX_TRACE = 500
+MAX_NAMED = 200
+"""Sites whose values are shown by name."""
 MAX_LEVELS = 64
 """Energies are counted level by level up to this many levels, and above it in ``NUM_BINS`` bins."""
 NUM_BINS = 40
@@ -135,6 +138,7 @@ def summarise(
         energy=count_energies(states.energies, levels, p),
         states=some_states(draws.x),
         traces=trace_chains(evidence) if draws.x.ndim == 3 else None,
+        sites=share_values(evidence) if target.names else [],
     )
 
 
@@ -219,6 +223,23 @@ def correlate(draws: Draws, target: Target, p: Tensor | None) -> Correlation | N
     return Correlation(
         values=metrics.correlation(x, v, target.lattice, p).tolist(), errors=errors.tolist()
     )
+
+
+def share_values(evidence: Evidence) -> list[SiteShares]:
+    """The shares of the values of the free sites, by name."""
+    target, row = evidence.states.target, evidence.evaluation["site marginals"]
+    found = []
+    for site in target.free_sites[:MAX_NAMED].tolist():
+        values = range(target.value_counts[site])
+        found.append(
+            SiteShares(
+                site=target.names.show(site),
+                values=[target.names.show_value(site, value) for value in values],
+                shares=row.estimate[site, : len(values)].tolist(),
+                exact=None if row.exact is None else row.exact[site, : len(values)].tolist(),
+            )
+        )
+    return found
 
 
 def magnetise(states: States, p: Tensor | None) -> Histogram:

@@ -216,9 +216,10 @@ class Draws:
         """A sample set of dimod, variables named as the sites are or by number.
 
         ``energy`` is -log p̄/β, the energy of which p̄ is exp(-β·energy).  Two values are BINARY,
-        or SPIN if ``vartype`` says so, more are DISCRETE.  Weights are the vector ``log_weight`` of
-        its record; ``log_z``, ``log_z_error`` and ``ess`` are in its ``info``.  With ``aggregate``
-        every state comes once, with its count and the mean of its weights.
+        or SPIN if they are called -1 and 1 or ``vartype`` says so; more are DISCRETE.  Weights are
+        the vector ``log_weight`` of its record; ``log_z``, ``log_z_error`` and ``ess`` are in its
+        ``info``.  With ``aggregate`` every state comes once, with its count and the mean of its
+        weights.
         """
         from tcsis.draws.exports import to_dimod  # which knows of Draws
 

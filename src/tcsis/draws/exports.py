@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tcsis.basics.optional import need
 from tcsis.draws import Draws
+from tcsis.formats.models import SPIN, unlabel
 from tcsis.targets.base import Target
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def to_dimod(
     energy = target.energy(x.to(target.device)).double().cpu() / beta
     values = 2 * x - 1 if chosen == "SPIN" else x
     return dimod.SampleSet.from_samples(
-        (as_bytes(values).numpy(), site_labels(target)),
+        (as_bytes(values).numpy(), unlabel(target.site_names, target.num_sites)),
         vartype=chosen, energy=energy.numpy(), num_occurrences=counts.numpy(),
         info=described(draws, target), sort_labels=False,
         **{name: vector.numpy() for name, vector in vectors.items()},
@@ -67,7 +68,8 @@ def choose_vartype(target: Target, vartype: str | None) -> str:
         return "DISCRETE"
     if vartype is not None and vartype not in VARTYPES:
         raise ValueError(f"vartype is {vartype!r}: expected one of {', '.join(VARTYPES)}")
-    return vartype or "BINARY"
+    spins = target.value_names is not None and set(target.value_names) == {SPIN}
+    return vartype or ("SPIN" if spins else "BINARY")
 
 
 def aggregated(x: Tensor, vectors: dict[str, Tensor]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -102,7 +104,7 @@ def to_datatree(draws: Draws, target: Target | None) -> xarray.DataTree:
     shape = x.shape if x.ndim == 3 else (1, *x.shape)
     posterior = xarray.Dataset(
         {"x": (("chain", "draw", "site"), x.reshape(shape))},
-        {"chain": np.arange(shape[0]), "draw": np.arange(shape[1]), "site": labels(draws, target)},
+        {"chain": np.arange(shape[0]), "draw": np.arange(shape[1]), "site": axis(draws, target)},
     )
     stats = {
         name: (("chain", "draw"), vector.numpy().reshape(shape[:2]))
@@ -155,13 +157,10 @@ def column_names(draws: Draws, target: Target | None) -> list[str]:
 # -- what all of them hold ------------------------------------------------------------------------
 
 
-def site_labels(target: Target) -> list[Any]:
-    """Names of the sites, or their numbers."""
-    return list(range(target.num_sites) if target.site_names is None else target.site_names)
-
-
-def labels(draws: Draws, target: Target | None) -> list[Any]:
-    return list(range(draws.x.shape[-1])) if target is None else site_labels(target)
+def axis(draws: Draws, target: Target | None) -> Any:
+    """The names of the sites, or numbers."""
+    names = None if target is None else target.site_names
+    return np.arange(draws.x.shape[-1]) if names is None else list(names)
 
 
 def numbered(shape: torch.Size) -> tuple[Tensor, Tensor]:

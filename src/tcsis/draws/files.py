@@ -14,7 +14,7 @@ from tcsis.basics.optional import need
 from tcsis.draws import Draws
 from tcsis.draws.reading import ABOUT_STATES, as_draws, from_columns, read_weights
 from tcsis.draws.storage import read_draws
-from tcsis.draws.tokens import number_of
+from tcsis.draws.tokens import is_number, number_of
 from tcsis.targets.base import Target
 
 TABLES, NETCDF = (".csv", ".tsv", ".txt", ".dat"), (".nc", ".netcdf", ".h5", ".hdf5")
@@ -110,14 +110,6 @@ def is_head(row: list[str], target: Target) -> bool:
 
 def is_value(cell: str, target: Target) -> bool:
     return any(cell in names for names in target.value_names or ())
-
-
-def is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def as_floats(column: np.ndarray, label: str, path: Path) -> np.ndarray:

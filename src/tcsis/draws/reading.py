@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tcsis.basics.checks import make_generator
 from tcsis.basics.optional import is_instance
 from tcsis.draws import Draws
-from tcsis.draws.tokens import column_numbers, places, shown, tokens
+from tcsis.draws.tokens import as_numbers, is_text, places, shown, tokens
 from tcsis.targets.base import Target
 
 ABOUT_STATES = ("chain", "draw", "energy", "log_weight", "num_occurrences")
@@ -73,11 +74,8 @@ def from_array(source: Any, target: Target) -> Draws:
         raise ValueError(
             f"draws have shape {values.shape}: expected (n, {d}) or (chain, draw, {d})"
         )
-    if values.dtype.kind in "OUS":
-        columns = [
-            column_numbers(values[..., site], target, site, "the array") for site in range(d)
-        ]
-        values = np.stack(columns, -1)
+    if is_text(values):
+        values = as_numbers(list(np.moveaxis(values, -1, 0)), target, "the array")
     return Draws(tokens(values, target, "the array"))
 
 
@@ -99,26 +97,43 @@ def from_columns(columns: Mapping[Hashable, Any], target: Target, what: str) -> 
         if label not in about and (label in named or label not in WITHOUT_NAME)
     ]
     order = places(labels, target, what)
-    parts = [column_numbers(columns[labels[k]], target, site, what) for site, k in enumerate(order)]
-    shapes = {part.shape for part in parts} | {part.shape for part in about.values()}
-    if len(shapes) > 1 or len(parts[0].shape) != 1:
-        raise ValueError(f"{what} has columns of shapes {shown(sorted(shapes))}: expected one")
-    return assemble(tokens(np.stack(parts, -1), target, what), about, what)
+    values = as_numbers([columns[labels[k]] for k in order], target, what)
+    wrong = next((label for label in about if about[label].shape != values.shape[:-1]), None)
+    if values.ndim != 2 or wrong is not None:
+        shape = values.shape[:-1] if wrong is None else about[wrong].shape
+        raise ValueError(f"{what} has a column of shape {shape}: expected one value a draw")
+    return assemble(tokens(values, target, what), about, what)
 
 
 def assemble(x: Tensor, about: Mapping[Any, np.ndarray], what: str) -> Draws:
     """Draws from states (n, d) and what is known about each, (n,)."""
-    log_weight, counts = about.get("log_weight"), about.get("num_occurrences")
+    log_weight = about.get("log_weight")
     weight = None if log_weight is None else read_weights(log_weight, what)
-    if counts is not None:
-        times = torch.from_numpy(np.array(counts, np.int64))
-        if bool((times < 0).any()) or not bool(times.any()):
-            raise ValueError(f"{what} has num_occurrences below 0, or none at all: expected counts")
-        x = x.repeat_interleave(times, 0)
-        weight = None if weight is None else weight.repeat_interleave(times)
-    elif "chain" in about:
+    times = read_counts(about.get("num_occurrences"), len(x), what)
+    if "chain" in about and bool((times == 1).all()):
         return in_chains(x, weight, about, what)
-    return Draws(x, weight)
+    rows = torch.arange(len(x)).repeat_interleave(times)
+    if len(rows) > len(x) or is_sorted(about.get("energy")):
+        # what was counted or sorted is in no order of its own, and alike neighbours show nothing
+        rows = rows[torch.randperm(len(rows), generator=make_generator(0, "no order"))]
+    return Draws(x[rows], None if weight is None else weight[rows])
+
+
+def read_counts(counts: np.ndarray | None, n: int, what: str) -> Tensor:
+    if counts is None:
+        return torch.ones(n, dtype=torch.long)
+    times = torch.from_numpy(np.array(counts, np.int64))
+    if bool((times < 0).any()) or not bool(times.any()):
+        raise ValueError(f"{what} has num_occurrences below 0, or none at all: expected counts")
+    return times
+
+
+def is_sorted(energy: np.ndarray | None) -> bool:
+    """Whether energies (n,) only rise or only fall."""
+    if energy is None or len(energy) < 2:
+        return False
+    steps = np.diff(np.asarray(energy, np.float64))
+    return bool(steps.any()) and (bool((steps >= 0).all()) or bool((steps <= 0).all()))
 
 
 def read_weights(values: np.ndarray, what: str) -> Tensor:
@@ -169,8 +184,6 @@ def from_sample_set(samples: Any, target: Target) -> Draws:
     order = places(list(samples.variables), target, what)
     x = tokens(np.asarray(record.sample)[:, order], target, what)
     about = {name: np.asarray(record[name]) for name in record.dtype.names if name in ABOUT_STATES}
-    if "chain" in about and bool((about["num_occurrences"] == 1).all()):
-        del about["num_occurrences"]
     return assemble(x, about, what)
 
 
@@ -198,7 +211,7 @@ def from_posterior(
     else:
         order = places(list(variables), target, "the posterior")
         parts = [list(variables.values())[k] for k in order]
-        x = np.stack([scalar_values(part, target, site) for site, part in enumerate(parts)], -1)
+        x = as_numbers([scalar_values(part) for part in parts], target, "the posterior")
     found = tokens(x, target, "the posterior")
     weight = None
     if log_weight is not None:
@@ -222,14 +235,14 @@ def whole_states(variable: Any, target: Target) -> np.ndarray:
     return variable.to_numpy()
 
 
-def scalar_values(variable: Any, target: Target, site: int) -> np.ndarray:
+def scalar_values(variable: Any) -> np.ndarray:
     variable = in_order(variable)
     if variable.ndim != 2:
         raise ValueError(
             f"the variable {variable.name} has axes {shown(variable.dims)}: expected chain and "
             "draw, or one variable with an axis of sites besides"
         )
-    return column_numbers(variable.to_numpy(), target, site, "the posterior")
+    return variable.to_numpy()
 
 
 def in_order(variable: Any) -> Any:

@@ -4,6 +4,9 @@
     sample_stats/energy           (chain, draw)        -log p̄
     sample_stats/log_weight       (chain, draw)        where the draws have weights
     fingerprint/x, log_density    (witness, site), (witness,)  by which their target is known again
+    constant_data/value_names     (site, value)        where the values of the target have names
+
+Sites go by their names where the target has names, and else by their numbers.
 
 Independent draws are one chain, and come back without its axis.  The attributes of the file hold
 the target's ``repr``, what the draws cost, a checksum, and what the caller adds.  A file bears its
@@ -29,6 +32,7 @@ from tcsis.targets.base import Target
 
 FORMAT = "tcsis-draws"
 AXES = ("chain", "draw", "site")
+STRINGS = h5py.string_dtype()
 COSTS = ("seconds", "num_density_calls", "num_network_calls", "acceptance")
 OWN = ("format", "independent", "target", "sha256", *COSTS)
 UNREADABLE = (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError)
@@ -95,27 +99,39 @@ def write_groups(file: h5netcdf.File, draws: Draws, target: Target) -> None:
     energy = target.energy(draws.x.to(target.device)).cpu().numpy()
     x = draws.x.cpu().numpy()
     shape = x.shape if x.ndim == 3 else (1, *x.shape)
-    posterior = make_group(file, "posterior", dict(zip(AXES, shape, strict=True)))
+    posterior = make_group(file, "posterior", dict(zip(AXES, shape, strict=True)), target)
     write_variable(posterior, "x", x.reshape(shape))
-    stats = make_group(file, "sample_stats", dict(zip(AXES[:2], shape[:2], strict=True)))
+    stats = make_group(file, "sample_stats", dict(zip(AXES[:2], shape[:2], strict=True)), target)
     write_variable(stats, "energy", energy.reshape(shape[:2]))
     if draws.log_weight is not None:
         write_variable(stats, "log_weight", draws.log_weight.cpu().numpy().reshape(shape[:2]))
     if draws.fingerprint is not None:
         witnesses = draws.fingerprint.x.numpy()
         sizes = dict(zip(("witness", "site"), witnesses.shape, strict=True))
-        group = make_group(file, "fingerprint", sizes)
+        group = make_group(file, "fingerprint", sizes, target)
         write_variable(group, "x", witnesses)
         log_density = draws.fingerprint.log_density.numpy()
         group.create_variable("log_density", ("witness",), data=log_density)
+    if target.value_names is not None:
+        sizes = {"site": target.num_sites, "value": target.num_values}
+        group = make_group(file, "constant_data", sizes, target)
+        filled = [(*names, *[""] * target.num_values) for names in target.value_names]
+        table = np.array([row[: target.num_values] for row in filled], object)
+        group.create_variable("value_names", tuple(sizes), STRINGS, data=table)
 
 
-def make_group(file: h5netcdf.File, name: str, sizes: dict[str, int]) -> h5netcdf.Group:
-    """A group with its axes, each numbered from zero."""
+def make_group(
+    file: h5netcdf.File, name: str, sizes: dict[str, int], target: Target
+) -> h5netcdf.Group:
+    """A group with its axes, each numbered from zero; sites by name where they have names."""
     group = file.create_group(name)
     group.dimensions = sizes
     for axis, size in sizes.items():
-        group.create_variable(axis, (axis,), data=np.arange(size))
+        if axis == "site" and target.site_names is not None:
+            names = np.array(target.site_names, object)
+            group.create_variable(axis, (axis,), STRINGS, data=names)
+        else:
+            group.create_variable(axis, (axis,), data=np.arange(size))
     return group
 
 

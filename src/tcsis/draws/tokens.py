@@ -26,9 +26,10 @@ def places(labels: Sequence[Hashable], target: Target, what: str) -> list[int]:
             f"{what} has {len(labels)} columns of values ({shown(labels)}): expected {d}, one a "
             "site of the target"
         )
-    place = {str(label): k for k, label in enumerate(labels)}
-    if names is not None and set(names) == set(place):
-        return [place[name] for name in names]
+    for spelled in (str, repr):  # as names are made of labels, 1 and "1" told apart
+        place = {spelled(label): k for k, label in enumerate(labels)}
+        if names is not None and set(names) == set(place):
+            return [place[name] for name in names]
     numbers = [number_of(label) for label in labels]
     if sorted(n for n in numbers if n is not None) == list(range(d)):
         return [numbers.index(site) for site in range(d)]
@@ -52,25 +53,50 @@ def shown(labels: Sequence[Hashable]) -> str:
 # -- values ---------------------------------------------------------------------------------------
 
 
-def column_numbers(column: Any, target: Target, site: int, what: str) -> np.ndarray:
-    """The values of one site as numbers, (n,): names are looked up, and the rest is read as it
-    stands."""
-    values = np.asarray(column)
-    if values.dtype.kind not in "OUS":
-        return values
-    texts, inverse = np.unique(values.astype(str), return_inverse=True)
-    named = () if target.value_names is None else target.value_names[site]
-    read = named.index if any(text in named for text in texts.tolist()) else float
-    codes = []
+def as_numbers(columns: Sequence[Any], target: Target, what: str) -> np.ndarray:
+    """The values of every site, (...) each, as numbers (..., d).
+
+    Text is names of values where every column has names alone; else a column of numbers is what it
+    says, and another has names.
+    """
+    arrays = [np.asarray(column) for column in columns]
+    named = target.value_names or [()] * len(arrays)
+    texts = [np.unique(part.astype(str)).tolist() if is_text(part) else None for part in arrays]
+    by_name = all(set(found) <= set(own) for found, own in zip(texts, named, strict=True) if found)
+    parts = []
+    for site, (part, found) in enumerate(zip(arrays, texts, strict=True)):
+        if found is None:
+            parts.append(part)
+        elif not by_name and all(is_number(text) for text in found):
+            parts.append(part.astype(str).astype(np.float64))
+        else:
+            parts.append(by_names(part.astype(str), named[site], site, what))
+    shapes = {part.shape for part in parts}
+    if len(shapes) > 1:
+        raise ValueError(f"{what} has columns of shapes {shown(sorted(shapes))}: expected one")
+    return np.stack(parts, -1)
+
+
+def is_text(values: np.ndarray) -> bool:
+    return values.dtype.kind in "OUS"
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def by_names(values: np.ndarray, names: Sequence[str], site: int, what: str) -> np.ndarray:
+    """The numbers of values that are told by name, or a refusal of the first that is none."""
+    texts, inverse = np.unique(values, return_inverse=True)
     for text in texts.tolist():
-        try:
-            codes.append(read(text))
-        except ValueError:
-            expected = f"one of {', '.join(named[:MOST_SHOWN])}" if named else "a number"
-            raise ValueError(
-                f"{what} has {text[:40]!r} at site {site}: expected {expected}"
-            ) from None
-    return np.array(codes)[inverse.reshape(values.shape)]
+        if text not in names and not (not names and is_number(text)):
+            expected = f"one of {', '.join(names[:MOST_SHOWN])}" if names else "a number"
+            raise ValueError(f"{what} has {text[:40]!r} at site {site}: expected {expected}")
+    return np.array([names.index(text) for text in texts.tolist()])[inverse.reshape(values.shape)]
 
 
 def tokens(values: np.ndarray, target: Target, what: str) -> Tensor:

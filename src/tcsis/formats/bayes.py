@@ -1,7 +1,9 @@
-"""Bayesian networks: log p(x) = Σ_i log p(x_i | its parents), a factor for every table."""
+"""Bayesian networks, log p(x) = Σ_i log p(x_i | its parents), and Markov networks of ``pgmpy``: a
+factor for every table, with the names of the nodes and of their states."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,31 +13,58 @@ from tcsis.targets.factors import Factors
 
 
 def from_pgmpy(model: Any, *, dtype: torch.dtype | None = None) -> Factors:
-    """A ``pgmpy`` network as a target, with the names of its nodes and of their states.
+    """A ``pgmpy`` network as a target.
 
-    A table of such a network has the node for its first axis and its parents for the others, and
-    entries that are probabilities; zeros forbid.
+    A table of a Bayesian network has the node for its first axis and its parents for the others,
+    and entries that are probabilities; one of a Markov network or factor graph has any variables
+    and entries of at least 0.  Zeros forbid.
     """
-    tables = list(model.get_cpds())
-    names = [table.variable for table in tables]
-    if not tables or {*names} != {*model.nodes()}:
-        missing = sorted(str(node) for node in {*model.nodes()} - {*names})
+    if hasattr(model, "get_cpds"):
+        tables = list(model.get_cpds())
+        names = [table.variable for table in tables]
+        nodes = {*model.nodes()}
+    elif hasattr(model, "get_factors"):
+        tables = list(model.get_factors())
+        names = list(dict.fromkeys(name for table in tables for name in table.variables))
+        nodes = {*names} if hasattr(model, "get_variable_nodes") else {*model.nodes()}
+    else:
+        raise ValueError(
+            f"model is a {type(model).__name__}: expected a Bayesian or Markov network of pgmpy"
+        )
+    if not tables or {*names} != nodes:
+        missing = sorted(str(node) for node in nodes - {*names})
         raise ValueError(
             f"the network has no table for {', '.join(missing[:5]) or 'any node'}: expected one "
             "for each node, as model.check_model() asks for"
         )
+    return from_tables(names, tables, dtype)
+
+
+def from_tables(names: Sequence[Any], tables: Sequence[Any], dtype: torch.dtype | None) -> Factors:
+    """From objects with ``variables``, ``values`` and ``state_names``."""
     place = {name: site for site, name in enumerate(names)}
-    with np.errstate(divide="ignore"):  # log 0 is -inf, which forbids
-        factors = [
-            ([place[name] for name in table.variables], np.log(np.asarray(table.values, float)))
-            for table in tables
-        ]
+    states: dict[Any, list[Any]] = {}
+    factors = []
+    for table in tables:
+        values = np.asarray(table.values, float)
+        if not (values >= 0).all():
+            raise ValueError(
+                f"the table of {', '.join(map(str, table.variables))} has an entry below 0 or NaN: "
+                "expected probabilities"
+            )
+        with np.errstate(divide="ignore"):  # log 0 is -inf, which forbids
+            factors.append((tuple(place[name] for name in table.variables), np.log(values)))
+        for name, found in table.state_names.items():
+            own = list(found)
+            if states.setdefault(name, own) != own:
+                raise ValueError(
+                    f"two tables have the states of {name} in different orders or under different "
+                    "names: expected the same in both"
+                )
     return Factors(
         factors,
-        [int(table.variable_card) for table in tables],
+        [len(states[name]) for name in names],
         site_names=[str(name) for name in names],
-        value_names=[
-            [str(state) for state in table.state_names[table.variable]] for table in tables
-        ],
+        value_names=[[str(state) for state in states[name]] for name in names],
         dtype=dtype,
     )

@@ -32,6 +32,7 @@ from tcsis.judging.findings import (
     grade_chance,
     milder,
 )
+from tcsis.targets.names import Names
 
 MOST_TOKENS = 2**22
 """Of the states whose ratios are looked at, times V."""
@@ -77,15 +78,16 @@ def check_conditionals(evidence: Evidence) -> Finding | None:
 @dataclass(frozen=True)
 class Residuals:
     """For states x (n, d): log p(x_i = v | x_{-i}) as ``log_p`` (n, d, v), ``weight`` (n,) of mean
-    one, the batch of each state if they are chains (n,), pairs of sites (m, 2) to look at, and how
-    many times each state counts where they are not independent, ``copies``."""
+    one, the batch of each state if they are chains (n,), pairs of sites (m, 2) to look at, how many
+    times each state counts where they are not independent, ``copies``, and names of sites."""
 
     x: Tensor
     log_p: Tensor
     weight: Tensor
     batch: Tensor | None
     pairs: Tensor
-    copies: float = 1.0
+    copies: float
+    names: Names
 
 
 def residuals_of(evidence: Evidence) -> Residuals | None:
@@ -110,6 +112,7 @@ def residuals_of(evidence: Evidence) -> Residuals | None:
     return Residuals(
         x, ratios.log_softmax(-1), log_a[rows].softmax(0) * len(rows),
         batches(evidence.draws.x.shape, rows), some_pairs(target.pairs, d), copies_of(evidence),
+        target.names,
     )  # fmt: skip
 
 
@@ -173,8 +176,8 @@ def site_deviations(residuals: Residuals) -> list[Deviation]:
         found.append(
             Deviation(
                 float(bias[i]), float(chance[i]),
-                f"site {i} has the value {value} in {shares[0]:.1%} of the draws, where the other "
-                f"sites make it {shares[1]:.1%}",
+                f"{residuals.names.tell(i, value)} in {shares[0]:.1%} of the draws, where the "
+                f"other sites make it {shares[1]:.1%}",
             )
         )  # fmt: skip
     return found
@@ -193,8 +196,9 @@ def pair_deviations(residuals: Residuals) -> list[Deviation]:
         found.append(
             Deviation(
                 float(bias[k]), float(chance[k]),
-                f"sites {int(i[k])} and {int(j[k])} agree in {shares[0]:.1%} of the draws, where "
-                f"the other sites make it {shares[1]:.1%}",
+                f"sites {residuals.names.show(int(i[k]))} and {residuals.names.show(int(j[k]))} "
+                f"agree in {shares[0]:.1%} of the draws, where the other sites make it "
+                f"{shares[1]:.1%}",
             )
         )  # fmt: skip
     return found

@@ -78,7 +78,7 @@ def check_sites(evidence: Evidence) -> Finding | None:
         return Finding(level, "the sites are balanced")
     return Finding(
         level,
-        f"site {i} has the value {value} in {float(shares[i, value]):.1%} of the draws, though the "
+        f"{target.names.tell(i, value)} in {float(shares[i, value]):.1%} of the draws, though the "
         f"symmetry of the target makes it {float(demanded[i, value]):.1%}",
     )
 

@@ -25,7 +25,7 @@ from tcsis.mcmc.runner import AnyKernel
 from tcsis.reverse.schedules import Schedule
 from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
-from tcsis.targets.spec import CALLABLE, build, describe
+from tcsis.targets.spec import CALLABLE, NAMES, build, describe
 
 
 @dataclass
@@ -107,7 +107,7 @@ class Learned:
         return Distribution(self, seed=seed)
 
     def given(
-        self, evidence: Mapping[int, int] | Tensor, mask: Tensor | None = None
+        self, evidence: Mapping[Any, Any] | Tensor, mask: Tensor | None = None
     ) -> Conditional:
         """The same model given the values of some sites, as for ``target.given``, without training:
         what a model of the any-time method is good for."""
@@ -190,7 +190,8 @@ def matching_target(
     saved, parameters = describe(target)
     if described["name"] != CALLABLE:
         described, _ = describe(build(described, own))  # with the defaults of what it did not say
-    sizes = ("num_sites", "num_values") if saved["name"] == CALLABLE else tuple(saved)
+    law = tuple(key for key in saved if key not in NAMES)  # which is the same by any names
+    sizes = ("num_sites", "num_values") if saved["name"] == CALLABLE else law
     for name in dict.fromkeys((*sizes, "given")):
         if described.get(name) != saved.get(name):
             raise ValueError(

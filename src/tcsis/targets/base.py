@@ -15,17 +15,18 @@ The public methods check the tokens and count the work; subclasses write the und
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
 from tcsis.targets.known import KnownSites, read_known
 from tcsis.targets.lattice import Lattice
+from tcsis.targets.names import Names
 
 if TYPE_CHECKING:
     from tcsis.targets.given import Given
@@ -72,8 +73,7 @@ class Target(ABC):
     """States (n, d) that are known to be allowed, for targets where they are rare."""
     possible: Tensor | None = None
     """Which values a site can have at all, (d, v), on the CPU; None where every site has all."""
-    site_names: tuple[str, ...] | None = None
-    value_names: tuple[tuple[str, ...], ...] | None = None
+    names: Names = Names()
     """Names of the sites and of the values that each of them has, where there are any."""
 
     _cost: Cost | None = None
@@ -119,6 +119,38 @@ class Target(ABC):
         itself, unless a black box has been recognised.  For training, never for answers."""
         return self
 
+    # -- names -----------------------------------------------------------------------------------
+
+    @property
+    def site_names(self) -> tuple[str, ...] | None:
+        """A name for every site, or None."""
+        return self.names.sites
+
+    @property
+    def value_names(self) -> tuple[tuple[str, ...], ...] | None:
+        """For every site the names of the values that it has, or None."""
+        return self.names.values
+
+    @property
+    def value_counts(self) -> tuple[int, ...]:
+        """How many values each site has, (d,): the first so many of V."""
+        return (self.num_values,) * self.num_sites
+
+    def named(
+        self,
+        site_names: Sequence[str] | None = None,
+        value_names: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    ) -> Self:
+        """The same target with names for its sites and their values, which evidence may be told in
+        and tables, files and reports show.  Values have names of their own at every site, or one
+        list of names for all of them."""
+        return self.with_names(Names.of(site_names, value_names, self.value_counts))
+
+    def with_names(self, names: Names) -> Self:
+        named = copy(self)
+        named.names = names
+        return named
+
     # -- evidence ------------------------------------------------------------------------------
 
     @property
@@ -136,22 +168,23 @@ class Target(ABC):
         """States of all sites from states of ``free``, (..., d_free) -> (..., d)."""
         return x
 
-    def given(self, evidence: Mapping[int, int] | Tensor, mask: Tensor | None = None) -> Given:
+    def given(self, evidence: Mapping[Any, Any] | Tensor, mask: Tensor | None = None) -> Given:
         """The target given the values of some sites: log p̄(x) where x has them, -inf elsewhere.
 
-        ``target.given({site: value, ...})``, or ``target.given(x, mask)`` with tokens x (d,) and
-        a boolean mask (d,), True where x is known.  Draws are whole states with these values in
-        place, and log Z(given) - log Z is the log probability of the evidence.
+        ``target.given({site: value, ...})``, by number or by name, or ``target.given(x, mask)``
+        with tokens x (d,) and a boolean mask (d,), True where x is known.  Draws are whole states
+        with these values in place, and log Z(given) - log Z is the log probability of the evidence.
         """
         from tcsis.targets.given import Given  # itself a Target, so it cannot come first
 
         return Given(self, self.read_known(evidence, mask))
 
     def read_known(
-        self, evidence: Mapping[int, int] | Tensor, mask: Tensor | None = None
+        self, evidence: Mapping[Any, Any] | Tensor, mask: Tensor | None = None
     ) -> KnownSites:
-        """What ``given`` is told, checked."""
-        return read_known(evidence, mask, self.num_sites, self.num_values)
+        """What ``given`` is told, checked; a value that its site does not have is refused."""
+        evidence = self.names.number(evidence) if mask is None else evidence
+        return read_known(evidence, mask, self.value_counts)
 
     def restrict(self, known: KnownSites) -> Target:
         """log p̄ with the ``known`` values in place, as a target on the free sites alone."""

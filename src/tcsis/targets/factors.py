@@ -13,7 +13,7 @@ is log p̄(x with x_i = v) but for what does not depend on v, and reads the fact
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +31,7 @@ from tcsis.targets.factor_tables import (
     read_cardinalities,
     read_factors,
 )
-from tcsis.targets.known import KnownSites, read_known
+from tcsis.targets.known import KnownSites
 from tcsis.targets.names import Names
 from tcsis.targets.pairwise import Pairwise, as_parameter
 
@@ -62,7 +62,6 @@ class Factors(Target):
         self.factors, without_sites = read_factors(factors, self.cardinalities)
         self.constant = float(as_parameter("constant", constant + without_sites))
         self.names = Names.of(site_names, value_names, self.cardinalities)
-        self.site_names, self.value_names = self.names.sites, self.names.values
         self.fields = padded_fields(self.factors, self.cardinalities, self.num_values)
         self.flat = FlatTables.of([factor for factor in self.factors if len(factor[0]) > 1])
         self.forbids_more = bool(np.isneginf(self.flat.entries).any())
@@ -210,6 +209,10 @@ class Factors(Target):
     # -- structure -------------------------------------------------------------------------------
 
     @property
+    def value_counts(self) -> tuple[int, ...]:
+        return self.cardinalities
+
+    @property
     def _reads(self) -> int:
         """Entries that one density reads."""
         return len(self.flat.start) - 1 + self.num_sites
@@ -256,20 +259,6 @@ class Factors(Target):
         return torch.from_numpy(np.concatenate([*tables, np.zeros(0)]))
 
     # -- other targets ---------------------------------------------------------------------------
-
-    def read_known(
-        self, evidence: Mapping[Any, Any] | Tensor, mask: Tensor | None = None
-    ) -> KnownSites:
-        """Evidence by number or by name; a value that its site does not have is refused."""
-        evidence = self.names.number(evidence) if mask is None else evidence
-        known = read_known(evidence, mask, self.num_sites, self.num_values)
-        for site, value in known.pairs:
-            if value >= self.cardinalities[site]:
-                raise ValueError(
-                    f"given has the value {value} at site {site}: expected "
-                    f"0..{self.cardinalities[site] - 1}, for it has {self.cardinalities[site]}"
-                )
-        return known
 
     def restrict(self, known: KnownSites) -> Factors:
         """The free sites, and of every table the part that agrees with what is known."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tcsis.targets.base import Cost, Target
-from tcsis.targets.known import KnownSites
+from tcsis.targets.known import MOST_SHOWN, KnownSites
 from tcsis.targets.recognition import leads_inside
 from tcsis.targets.transformed import Transformed
 
@@ -34,7 +35,7 @@ class Given(Transformed):
     @cached_property
     def free(self) -> Target:
         """The same law on the sites that are not known, (..., d - k) -> (...)."""
-        return self.target.restrict(self.known)
+        return self.target.restrict(self.known).with_names(self.names.among(self.known.free))
 
     @property
     def free_sites(self) -> Tensor:
@@ -48,7 +49,7 @@ class Given(Transformed):
         pairs = self.target.pairs
         return None if pairs is None else pairs[~self.known.mask[pairs].any(1)]
 
-    def given(self, evidence: Mapping[int, int] | Tensor, mask: Tensor | None = None) -> Given:
+    def given(self, evidence: Mapping[Any, Any] | Tensor, mask: Tensor | None = None) -> Given:
         """The target given these sites too."""
         more = self.target.read_known(evidence, mask)
         before = dict(self.known.pairs)
@@ -115,7 +116,11 @@ class Given(Transformed):
         self.free = self.free.to(device, dtype)
 
     def __repr__(self) -> str:
-        return f"{self.target}.given({self.known!r})"
+        shown = repr(self.known)
+        if self.names and len(self.known.pairs) <= MOST_SHOWN:
+            pairs = [(self.names.show(i), self.names.show_value(i, v)) for i, v in self.known.pairs]
+            shown = repr(dict(pairs))
+        return f"{self.target}.given({shown})"
 
 
 class FreeSites(Target):

@@ -2,12 +2,13 @@
 
 {3: 1, 17: 0}       in Python: a value for every known site
 "3=1,17=0"          on the command line and in files
+"smoking=yes"       by name, where sites and values have names; see ``tcsis.targets.names``
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -85,8 +86,9 @@ class KnownSites:
 # -- what users write ----------------------------------------------------------------------------
 
 
-def read_known(evidence: Any, mask: Any, num_sites: int, num_values: int) -> KnownSites:
+def read_known(evidence: Any, mask: Any, value_counts: Sequence[int]) -> KnownSites:
     """Known sites from ``{site: value}``, or from tokens (d,) and a mask (d,), True where known."""
+    num_sites = len(value_counts)
     values = from_mapping(evidence) if mask is None else from_tensors(evidence, mask)
     if mask is not None and len(mask) != num_sites:
         raise ValueError(
@@ -95,9 +97,9 @@ def read_known(evidence: Any, mask: Any, num_sites: int, num_values: int) -> Kno
     for site, value in values.items():
         if not 0 <= site < num_sites:
             raise ValueError(f"given names site {site}: expected sites 0..{num_sites - 1}")
-        if not 0 <= value < num_values:
+        if not 0 <= value < value_counts[site]:
             raise ValueError(
-                f"given has the value {value} at site {site}: expected 0..{num_values - 1}"
+                f"given has the value {value} at site {site}: expected 0..{value_counts[site] - 1}"
             )
     if not values:
         raise ValueError("given names no site: expected at least one; use the target as it is")
@@ -151,22 +153,29 @@ def as_integer(what: str, value: Any) -> int:
     raise ValueError(f"given has {value!r} for {what}: expected an integer")
 
 
+def parse_numbers(text: Any) -> dict[int, int]:
+    """``3=1,17=0`` as a value for each known site, by number alone, as they are saved."""
+    try:
+        return {int(site): int(value) for site, value in parse_known(text).items()}
+    except ValueError:
+        raise ValueError(f"given is {text!r}: expected numbers, such as 3=1,17=0") from None
+
+
 def add_known(text: str, more: str) -> str:
     """What both texts tell, each site once."""
     return ",".join(f"{site}={value}" for site, value in parse_known(f"{text},{more}").items())
 
 
-def parse_known(text: Any) -> dict[int, int]:
-    """``3=1,17=0`` as a value for each known site."""
+def parse_known(text: Any) -> dict[str, str]:
+    """``3=1,smoking=yes`` as a value for each known site, both as they are written."""
     expected = "expected site=value with commas between, such as 3=1,17=0"
     if not isinstance(text, str):
         raise ValueError(f"given is {text!r}: {expected}, in a string")
-    values: dict[int, int] = {}
+    values: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        try:
-            site, value = (int(number) for number in part.split("="))
-        except ValueError:
-            raise ValueError(f"given has {part!r}: {expected}") from None
+        site, equals, value = (word.strip() for word in part.partition("="))
+        if not site or not equals or not value or "=" in value:
+            raise ValueError(f"given has {part!r}: {expected}")
         if values.setdefault(site, value) != value:
             raise ValueError(
                 f"given has the values {values[site]} and {value} at site {site}: expected one"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from torch import Tensor
+
+NUMERAL = re.compile(r"[+-]?\d{1,18}")
 
 
 @dataclass(frozen=True)
@@ -21,23 +24,27 @@ class Names:
     def of(
         cls,
         sites: Sequence[str] | None,
-        values: Sequence[Sequence[str]] | None,
-        cardinalities: Sequence[int],
+        values: Sequence[str] | Sequence[Sequence[str]] | None,
+        value_counts: Sequence[int],
     ) -> Names:
         """Names once they are known to be different, and as many as there should be."""
         if sites is not None:
-            sites = read_names("site_names", sites, len(cardinalities))
-        if values is not None:
-            if isinstance(values, str) or len(values) != len(cardinalities):
-                raise ValueError(
-                    f"value_names has {len(values)} entries: expected the names of its values for "
-                    f"each of {len(cardinalities)} sites"
-                )
-            values = tuple(
-                read_names(f"value_names of site {site}", names, count)
-                for site, (names, count) in enumerate(zip(values, cardinalities, strict=True))
-            )
-        return cls(sites, values)
+            sites = read_names("site_names", sites, len(value_counts))
+        return cls(sites, None if values is None else read_value_names(values, value_counts))
+
+    def describe(self) -> dict[str, Any]:
+        """As plain data, from which ``of`` makes them: nothing where there are none."""
+        described: dict[str, Any] = {}
+        if self.sites is not None:
+            described["site_names"] = list(self.sites)
+        if self.values is not None:
+            shared = len(set(self.values)) == 1
+            rows = [list(names) for names in self.values]
+            described["value_names"] = rows[0] if shared else rows
+        return described
+
+    def __bool__(self) -> bool:
+        return self.sites is not None or self.values is not None
 
     def among(self, sites: Tensor) -> Names:
         """Those of some sites, (n,)."""
@@ -48,46 +55,74 @@ class Names:
         )
 
     def number(self, evidence: Any) -> Any:
-        """Evidence by name as {site: value}; what is no mapping, or has numbers, as it is."""
+        """Evidence as {site: value}.  A string is a name, or the digits of a number where no name
+        is made of digits; what is no mapping stays as it is."""
         if not isinstance(evidence, Mapping):
             return evidence
-        sites = [self.site(site) for site in evidence]
-        twice = [site for site in sites if sites.count(site) > 1]
-        if twice:
-            raise ValueError(f"given names site {twice[0]} twice: expected one value for it")
-        return {
-            site: self.value(site, value)
-            for site, value in zip(sites, evidence.values(), strict=True)
-        }
+        known: dict[Any, Any] = {}
+        for name, named in evidence.items():
+            site = find(name, self.sites, "a site")
+            value = find(named, self.values_of(site), f"the value at site {self.show(site)}")
+            if known.setdefault(site, value) != value:
+                raise ValueError(
+                    f"given names site {self.show(site)} twice: expected one value for it"
+                )
+        return known
 
-    def site(self, name: Any) -> Any:
-        """The number of a site."""
-        if not isinstance(name, str):
-            return name
-        return find(name, self.sites, "site")
-
-    def value(self, site: Any, name: Any) -> Any:
-        """The number of a value of a site."""
-        if not isinstance(name, str):
-            return name
+    def values_of(self, site: Any) -> tuple[str, ...] | None:
+        """The names of the values of a site."""
         if self.values is None or not isinstance(site, int) or not 0 <= site < len(self.values):
-            return find(name, None, f"value at site {site}")
-        shown = site if self.sites is None else repr(self.sites[site])
-        return find(name, self.values[site], f"value at site {shown}")
+            return None
+        return self.values[site]
+
+    def show(self, site: Any) -> str:
+        """A site as a user knows it."""
+        if self.sites is None or not isinstance(site, int) or not 0 <= site < len(self.sites):
+            return str(site)
+        return self.sites[site]
+
+    def show_value(self, site: int, value: int) -> str:
+        """A value of a site as a user knows it."""
+        names = self.values_of(site)
+        return str(value) if names is None or value >= len(names) else names[value]
+
+    def tell(self, site: int, value: int) -> str:
+        """That a site has a value, in words."""
+        return f"site {self.show(site)} has the value {self.show_value(site, value)}"
 
 
-def find(name: str, names: tuple[str, ...] | None, what: str) -> int:
-    """The place of a name, or a refusal that has the nearest ones."""
-    if names is None:
-        raise ValueError(
-            f"given has {name!r} for a {what}: expected a number, for there are no names"
-        )
-    if name in names:
+def find(name: Any, names: tuple[str, ...] | None, what: str) -> Any:
+    """The place of a name, or the number that it is, or a refusal that has the nearest names."""
+    if not isinstance(name, str):
+        return name
+    if names is not None and name in names:
         return names.index(name)
+    if NUMERAL.fullmatch(name) and not any(map(NUMERAL.fullmatch, names or ())):
+        return int(name)
+    if names is None:
+        raise ValueError(f"given has {name!r} for {what}: expected a number, for it has no names")
     near = get_close_matches(name, names, n=1, cutoff=0)
     listing = ", ".join(names) if len(names) <= 8 else f"one of {len(names)} names"
     raise ValueError(
-        f"given has {name!r} for a {what}: expected {listing}; did you mean {near[0]!r}?"
+        f"given has {name!r} for {what}: expected {listing}; did you mean {near[0]!r}?"
+    )
+
+
+def read_value_names(
+    values: Sequence[str] | Sequence[Sequence[str]], value_counts: Sequence[int]
+) -> tuple[tuple[str, ...], ...]:
+    """Names for the values of every site; one list of names is for all sites alike."""
+    expected = f"expected the names of its values for each of {len(value_counts)} sites"
+    if isinstance(values, str):
+        raise ValueError(f"value_names is {values!r}: {expected}")
+    if all(isinstance(name, str) for name in values) and len(set(value_counts)) == 1:
+        same = read_names("value_names", [str(name) for name in values], value_counts[0])
+        return (same,) * len(value_counts)
+    if len(values) != len(value_counts):
+        raise ValueError(f"value_names has {len(values)} entries: {expected}")
+    return tuple(
+        read_names(f"value_names of site {site}", names, count)
+        for site, (names, count) in enumerate(zip(values, value_counts, strict=True))
     )
 
 

@@ -264,7 +264,7 @@ class Pairwise(Target):
             constant=scale * self.constant, lattice=self.lattice,
             dtype=self.dtype, device=self.device,
         )  # fmt: skip
-        scaled.symmetries = self.symmetries
+        scaled.symmetries, scaled.names = self.symmetries, self.names
         scaled._cost = self._cost
         return scaled
 

@@ -7,7 +7,8 @@
 The models of physics are a few numbers, such as ``{"name": "ising", "side": 4, "beta": 0.44}``; a
 pairwise target, a factor model and an RBM are their tensors; a function cannot be saved and has to
 be passed again.
-What is known of a target stands in its spec as ``"given": "3=1,17=0"``.
+What is known of a target stands in its spec as ``"given": "3=1,17=0"``, by number, and names of
+sites and values as ``"site_names"`` and ``"value_names"``.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from torch import Tensor
 from tcsis.targets.base import Target
 from tcsis.targets.factors import Factors
 from tcsis.targets.given import Given
-from tcsis.targets.known import parse_known
+from tcsis.targets.known import parse_numbers
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.pairwise import Pairwise
 from tcsis.targets.physics import Ising, Potts, SherringtonKirkpatrick, SpinGlass
 from tcsis.targets.rbm import RBM
 
 CALLABLE = "callable"
+NAMES = ("site_names", "value_names")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -67,7 +69,7 @@ KINDS = {
     ),
     "factors": Kind(
         Factors,
-        optional=("constant", "site_names", "value_names"),
+        optional=("constant",),
         tensors=("scope_sizes", "scope_sites", "log_tables", "cardinalities"),
         maker=Factors.from_arrays,
     ),
@@ -94,6 +96,7 @@ def describe(target: Target) -> tuple[dict[str, Any], dict[str, Tensor]]:
         names = tuple(argument for argument in names if argument not in ("side", "boundary"))
     arguments = {argument: read_argument(target, argument) for argument in names}
     arguments = {name: value for name, value in arguments.items() if value is not None}
+    arguments |= target.names.describe()
     tensors = {tensor: torch.as_tensor(getattr(target, tensor)) for tensor in kind.tensors}
     return {"name": name, **arguments, "dtype": name_dtype(target)}, tensors
 
@@ -105,7 +108,10 @@ def build(spec: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> Tar
         raise ValueError(f"target is {spec!r}: expected a name, one of {', '.join(KINDS)}")
     if "given" in spec:
         whole = {key: value for key, value in spec.items() if key != "given"}
-        return build(whole, tensors).given(parse_known(spec["given"]))
+        return build(whole, tensors).given(parse_numbers(spec["given"]))
+    if any(key in spec for key in NAMES):
+        unnamed = {key: value for key, value in spec.items() if key not in NAMES}
+        return build(unnamed, tensors).named(*(spec.get(key) for key in NAMES))
     name = spec["name"]
     if name == CALLABLE:
         raise ValueError(
@@ -152,10 +158,6 @@ def read_argument(target: Target, name: str) -> Any:
         shape = target.lattice.shape
         return shape[0] if len(shape) == 2 and shape[0] == shape[1] else list(shape)
     value = getattr(target, name)
-    if name == "site_names" and value is not None:
-        return list(value)
-    if name == "value_names" and value is not None:
-        return [list(names) for names in value]
     return operator.index(value) if name == "seed" else value  # which may be one of numpy's
 
 

@@ -22,7 +22,11 @@ class Transformed(Target):
         self.differentiable = target.differentiable
         self.device, self.dtype = target.device, target.dtype
         self.possible = target.possible
-        self.site_names, self.value_names = target.site_names, target.value_names
+        self.names = target.names
+
+    @property
+    def value_counts(self) -> tuple[int, ...]:
+        return self.target.value_counts
 
     @property
     def ratios_cost(self) -> float:

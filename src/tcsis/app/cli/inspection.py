@@ -27,8 +27,10 @@ from tcsis.app.report import write_report
 from tcsis.app.results import Result
 from tcsis.app.sources import make_target
 from tcsis.app.summaries import compare_results
+from tcsis.app.target_file import read_target
 from tcsis.basics.frozen import merge
 from tcsis.draws.storage import read_draws
+from tcsis.formats.files import FORMATS
 from tcsis.judging.evaluation import evaluate as evaluate_draws
 from tcsis.learn import checkpoint
 from tcsis.learn.learned import load
@@ -43,8 +45,28 @@ EXAMPLES = {
     "sherrington-kirkpatrick": "sherrington-kirkpatrick --num-sites 20 --beta 0.5",
     "pairwise": "pairwise couplings.npz",
     "rbm": "rbm weights.npz",
+    "bqm": "problem.bqm --beta 2",
+    "dqm": "problem.dqm",
+    "coo": "problem.coo",
+    "qubo": "problem.qubo",
+    "gset": "gset G1 --beta 0.5",
+    "dimacs": "graph.dimacs --as colouring --num-values 3",
+    "cnf": "formula.cnf",
+    "wcnf": "formula.wcnf --beta 2",
+    "bif": "alarm.bif --given smoking=yes",
+    "uai": "network.uai",
+    "fasta": "family.fasta",
+    "dca": "dca parameters.dat",
     "your own": "density.py:log_density --num-sites 12 --num-values 3",
 }
+
+
+SPELLED = {
+    "beta": "--beta", "problem": "--as", "fugacity": "--fugacity", "num_values": "--num-values",
+    "coupling_penalty": "--set target.coupling_penalty=",
+    "field_penalty": "--set target.field_penalty=",
+}  # fmt: skip
+"""The settings of formats as options."""
 
 
 def targets(printing: PrintOptions) -> int:
@@ -64,6 +86,8 @@ def targets(printing: PrintOptions) -> int:
 
 def arguments(name: str) -> tuple[list[str], list[str]]:
     """What a target needs, and what it may have, as options."""
+    if name in FORMATS:
+        return ["FILE"], [SPELLED[setting] for setting in FORMATS[name].settings]
     if name not in KINDS:
         return ["--num-sites", "--num-values"], ["--side", "--boundary"]
     kind = KINDS[name]
@@ -90,6 +114,10 @@ def exact(
     truth = exact_answers.solve(made)
     data = describe_exact(truth)
     printer.show(as_pairs(f"{truth.target}, exact by {truth.method}", data))
+    marginals = name_marginals(truth)
+    if marginals:
+        printer.show(as_shares(marginals))
+        data["marginals"] = marginals
     printer.data({"target": chosen.target, **data})
     return FINE
 
@@ -103,6 +131,27 @@ def describe_exact(truth: exact_answers.Exact) -> dict[str, Any]:
         "correlation": None if g is None else g.tolist(),
         "magnetisation_squared": None if m is None else m.moment(2),
     }
+
+
+def name_marginals(truth: exact_answers.Exact) -> dict[str, dict[str, float]]:
+    """The probability of every value of a free site, where the target has names."""
+    target, marginals = truth.target, truth.site_marginals
+    if marginals is None or not target.names:
+        return {}
+    return {
+        target.names.show(site): {
+            target.names.show_value(site, value): float(marginals[site, value])
+            for value in range(target.value_counts[site])
+        }
+        for site in target.free_sites.tolist()
+    }
+
+
+def as_shares(marginals: dict[str, dict[str, float]]) -> Table:
+    table = Table("site", "probabilities", title="Marginals", title_justify="left")
+    for site, shares in marginals.items():
+        table.add_row(site, "  ".join(f"{value} {share:.4f}" for value, share in shares.items()))
+    return table
 
 
 def as_pairs(title: str, data: dict[str, Any]) -> Table:
@@ -139,8 +188,11 @@ def evaluate(run: str, weighted: bool, gates: GateOptions, printing: PrintOption
 
 
 def load_target(folder: Path) -> Target:
-    """The target of a run; one that came from a file is in the checkpoint, if there is one."""
+    """The target of a run; one that came from a file is kept in the folder, or in the checkpoint
+    of the model that was drawn from."""
     document = runs.read_config(folder)
+    if (folder / runs.TARGET).is_file():
+        return read_target(folder / runs.TARGET)
     trained = Path(document["run"].get("model", folder))
     if "file" in document["target"] and checkpoint.exists(trained / CHECKPOINT):
         return load(trained / CHECKPOINT).target

@@ -21,10 +21,13 @@ class TargetOptions:
 
     target: Annotated[
         str | None,
-        Argument(help="ising, potts, ... (see: tcsis targets), file.py:function, module:function"),
+        Argument(
+            help="ising, potts, ... (see: tcsis targets), a file such as problem.bqm, "
+            "file.py:function, module:function"
+        ),
     ] = None
     file: Annotated[
-        str | None, Argument(help="the .npz or .json file of a pairwise model or RBM")
+        str | None, Argument(help="the file of a target that is named by its format")
     ] = None
     side: Annotated[str | None, Option(help="side of the lattice: 4, or 4x6 for a box")] = None
     beta: Annotated[float | None, Option(help="inverse temperature")] = None
@@ -34,8 +37,16 @@ class TargetOptions:
     boundary: Annotated[str | None, Option(help="periodic or open")] = None
     disorder: Annotated[str | None, Option(help="bimodal or gaussian")] = None
     disorder_seed: Annotated[int | None, Option(help="seed of the couplings of a glass")] = None
+    problem: Annotated[
+        str | None,
+        Option("--as", help="of a graph: max-cut, independent-set, colouring or ising"),
+    ] = None
+    fugacity: Annotated[float | None, Option(help="weight of a site in an independent set (1)")] = (
+        None
+    )
     given: Annotated[
-        str | None, Option(help="known sites and their values, with commas between: 3=1,17=0")
+        str | None,
+        Option(help="known sites and their values, with commas between: 3=1,17=0 or smoking=yes"),
     ] = None
 
 

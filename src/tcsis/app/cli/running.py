@@ -22,6 +22,8 @@ from tcsis.app.cli.printing import Printer, as_data, print_result
 from tcsis.app.experiment import Job
 from tcsis.app.methods import name_methods
 from tcsis.app.settings import Command, Document, Settings
+from tcsis.app.sources import name_file
+from tcsis.app.target_file import read_target
 from tcsis.basics.frozen import merge
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT
@@ -53,7 +55,10 @@ def run(
     named = over.get("target", {}).get("name")
     if named is not None and named != base.get("target", {}).get("name"):
         base.pop("target", None)
-    chosen, made = settings.resolve(with_assignments(merge(base, over), run), command)
+    kept = Path(folder.out or "") / runs.TARGET
+    goes_on = folder.resume and "target" not in over and kept.is_file()
+    before = read_target(kept) if goes_on else None
+    chosen, made = settings.resolve(with_assignments(merge(base, over), run), command, before)
     check_names(chosen)
     check_target(gates, made)  # before a folder is made
     place = make_folder(chosen, folder)
@@ -131,8 +136,12 @@ def with_assignments(document: Document, run: RunOptions) -> Document:
 
 
 def target_table(options: TargetOptions) -> Document:
+    name, file = options.target, options.file
+    if name is not None and file is None and (named := name_file(name)) is not None:
+        name, file = named, name
     given = {
-        "name": options.target, "file": options.file, "side": parse_side(options.side),
+        "name": name, "file": file, "problem": options.problem, "fugacity": options.fugacity,
+        "side": parse_side(options.side),
         "beta": options.beta, "num_values": options.num_values, "num_sites": options.num_sites,
         "field": options.field, "boundary": options.boundary, "disorder": options.disorder,
         "seed": options.disorder_seed, "given": options.given,

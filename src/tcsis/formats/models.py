@@ -1,0 +1,105 @@
+"""What the readers of this package make: spins, tables of pairs, or factors, with their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcsis.basics.checks import MAX_VALUES
+from tcsis.formats.text import MAX_ENTRIES
+from tcsis.targets.factors import Factors
+from tcsis.targets.pairwise import Pairwise, check_beta
+
+Doubles = NDArray[np.float64]
+SPIN, BINARY = ("-1", "1"), ("0", "1")
+"""Names of the two values of a variable."""
+
+
+def quadratic(
+    edges: Any, couplings: Any, fields: Any, offset: float, values: tuple[str, str], beta: float
+) -> Pairwise:
+    """log p̄(x) = -β·(Σ_e q_e z_i z_j + Σ_i a_i z_i + offset), with z the numbers that the
+    ``values`` are called: ±1 or 0 and 1.  ``edges`` (m, 2), q (m,), a (d,)."""
+    beta, z = check_beta(beta), np.array([float(value) for value in values])
+    tables = -beta * np.asarray(couplings, float)[:, None, None] * np.multiply.outer(z, z)
+    own = -beta * np.multiply.outer(np.asarray(fields, float), z)
+    edges = np.asarray(edges, np.int64).reshape(-1, 2)
+    constant = -beta * float(offset)
+    return Pairwise(edges, tables, own, constant=constant).named(value_names=values)
+
+
+def pairs_or_factors(
+    factors: Sequence[tuple[tuple[int, ...], Doubles]],
+    value_counts: Sequence[int],
+    constant: float = 0.0,
+) -> Pairwise | Factors:
+    """``Pairwise`` where every site has the same number of values, no factor more than two sites,
+    and nothing is forbidden; ``Factors`` otherwise."""
+    check_memory(factors, value_counts)
+    if not is_pairwise(factors, value_counts):
+        return Factors(factors, value_counts, constant=constant)
+    fields = np.zeros((len(value_counts), value_counts[0]))
+    edges, couplings = [], []
+    for scope, table in factors:
+        if len(scope) == 2:
+            edges.append(scope)
+            couplings.append(table)
+        elif scope:
+            fields[scope[0]] += table
+        else:
+            constant += float(table)
+    tables = np.array(couplings).reshape(-1, value_counts[0], value_counts[0])
+    return Pairwise(np.array(edges, np.int64).reshape(-1, 2), tables, fields, constant=constant)
+
+
+def is_pairwise(
+    factors: Iterable[tuple[tuple[int, ...], Doubles]], value_counts: Sequence[int]
+) -> bool:
+    if len(set(value_counts)) > 1 or not 2 <= value_counts[0] <= MAX_VALUES:
+        return False
+    return all(len(scope) <= 2 and bool(np.isfinite(table).all()) for scope, table in factors)
+
+
+def check_memory(
+    factors: Sequence[tuple[tuple[int, ...], Doubles]], value_counts: Sequence[int]
+) -> None:
+    """Refuse what a factor model would need too much memory for: its tables, a value for every
+    site, and a list of factors for every site, which are as long as the longest of them."""
+    degree = np.zeros(len(value_counts), np.int64)
+    for scope, _ in factors:
+        if len(scope) > 1:
+            degree[list(scope)] += 1
+    width = max((len(scope) for scope, _ in factors), default=0)
+    sizes = {
+        "its tables have": sum(table.size for _, table in factors),
+        "its sites have": len(value_counts) * max(value_counts),
+        "the factors of its sites take": len(value_counts) * int(degree.max()),
+        "the sites of its factors take": len(factors) * width,
+    }
+    for what, entries in sizes.items():
+        if entries > MAX_ENTRIES:
+            raise ValueError(
+                f"the model is too large: {what} {entries:,} entries: expected at most "
+                f"{MAX_ENTRIES:,}"
+            )
+
+
+def label(labels: Iterable[Any]) -> tuple[str, ...] | None:
+    """Names from the labels of a library; None where they are the numbers of the sites."""
+    labels = list(labels)
+    if labels == list(range(len(labels))):
+        return None
+    names = tuple(str(one) for one in labels)
+    if len(set(names)) < len(names):
+        names = tuple(repr(one) for one in labels)  # 1 and "1"
+    return names
+
+
+def unlabel(names: tuple[str, ...] | None, num_sites: int) -> list[Any]:
+    """Labels for a library from names: integers again where a name is one."""
+    if names is None:
+        return list(range(num_sites))
+    return [int(name) if name.isdecimal() and str(int(name)) == name else name for name in names]
