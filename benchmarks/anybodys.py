@@ -29,7 +29,7 @@ from tcsis.judging.verdict import weigh
 from tcsis.targets import Target
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "verdicts"
-NUM_SEEDS = 10
+NUM_SEEDS = 5
 HOLDS = ("trusted", "trusted by weight")
 CHOSEN = (
     "Ising 4×4, β = 0.4407", "Ising 4×4 in a field", "Potts 3×3, V = 4", "glass 4×4, β = 1",

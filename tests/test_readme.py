@@ -17,6 +17,7 @@ GUIDES = (
     "evidence.md",
     "report.md",
     "choosing.md",
+    "interchange.md",
 )
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in GUIDES)]
 EXPECTED = {
@@ -32,6 +33,7 @@ EXPECTED = {
         "about 1 of 2 equal modes",
     ],
     "choosing.md": [],
+    "interchange.md": ["trusted\nfailed", "the model agrees", "'draw', 'site') 1", "exact, by"],
 }
 WRITTEN = {
     "README.md": ["report.html"],
@@ -41,6 +43,7 @@ WRITTEN = {
     "evidence.md": [],
     "report.md": [],
     "choosing.md": [],
+    "interchange.md": ["draws.nc"],
 }
 
 
