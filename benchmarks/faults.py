@@ -38,9 +38,9 @@ from typing import Any
 import numba
 import torch
 from numba.np.ufunc import parallel
+from tcsis.draws.storage import read_draws
 
 from tcsis.app.cli import inspection, main, running
-from tcsis.app.storage import read_draws
 from tcsis.basics.seals import open_json
 from tcsis.learn import checkpoint
 

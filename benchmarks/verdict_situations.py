@@ -131,26 +131,16 @@ def weighted(target: Target, other: Target, n: int = N) -> Callable[[int], Made]
     return lambda seed: (exact.draw(other, n, seed=seed).reweighted(other, target), target)
 
 
-@cache
-def bank(target: Target, kernel: str, num_steps: int, n: int) -> Tensor:
-    """The last states of n chains each, long enough to be perfect draws, for 50 seeds."""
-    parts = [
-        mcmc.sample(
-            target,
-            kernel,
-            num_chains=n,
-            num_steps=num_steps,
-            burn_in=num_steps - 1,
-            seed=seed,
-            progress=False,
-        ).x[:, 0]
-        for seed in range(NUM_SEEDS)
-    ]
-    return torch.stack(parts)
+def bank(target: Target, kernel: str, num_steps: int, n: int, seed: int) -> Tensor:
+    """The last states of n chains, long enough to be perfect draws, (n, d)."""
+    return mcmc.sample(
+        target, kernel, num_chains=n, num_steps=num_steps, burn_in=num_steps - 1, seed=seed,
+        progress=False,
+    ).x[:, 0]  # fmt: skip
 
 
 def banked(target: Target, kernel: str, num_steps: int, n: int = 3_000) -> Callable[[int], Made]:
-    return lambda seed: (Draws(bank(target, kernel, num_steps, n)[seed]), target)
+    return lambda seed: (Draws(bank(target, kernel, num_steps, n, seed)), target)
 
 
 def independent_fields(seed: int, weight: bool = True) -> Made:
@@ -215,7 +205,7 @@ def at_other_temperature(make: Callable[[float], Target], factor: float) -> Call
 def banked_elsewhere(
     target: Target, other: Target, kernel: str, num_steps: int, n: int = 3_000
 ) -> Callable[[int], Made]:
-    return lambda seed: (Draws(bank(other, kernel, num_steps, n)[seed]), target)
+    return lambda seed: (Draws(bank(other, kernel, num_steps, n, seed)), target)
 
 
 def one_mode(target: Target, share: float, weight: bool = False) -> Callable[[int], Made]:
@@ -272,7 +262,7 @@ def large_wells(share: float) -> Callable[[int], Made]:
     def make(seed: int) -> Made:
         g = generator(seed)
         up = torch.rand(3_000, 1, generator=g) < share
-        x = bank(target, "swendsen-wang", 60, 3_000)[seed]
+        x = bank(target, "swendsen-wang", 60, 3_000, seed)
         leads = x.double().mean(-1, keepdim=True) > 0.5
         return Draws(torch.where(up == leads, x, 1 - x)), target
 
@@ -293,7 +283,7 @@ def tilted(up_only: bool, weight: bool = False) -> Callable[[int], Made]:
     does inside of a mode is far below what so many draws could show."""
 
     def make(seed: int) -> Made:
-        x = bank(large_well_target(), "swendsen-wang", 60, 3_000)[seed]
+        x = bank(large_well_target(), "swendsen-wang", 60, 3_000, seed)
         m = (2.0 * x.double() - 1).sum(-1, keepdim=True)
         chance = torch.sigmoid(2 * tilt() * m.abs())
         up = torch.rand(m.shape, generator=generator(seed), dtype=torch.float64) < chance
@@ -393,7 +383,7 @@ def dropout() -> Callable[[int], Made]:
 
 def of_other_glass(seed: int) -> Made:
     other = SpinGlass(16, 0.5, seed=1)
-    return Draws(bank(other, "gibbs", 300, 3_000)[seed]), LARGE_GLASS
+    return Draws(bank(other, "gibbs", 300, 3_000, seed)), LARGE_GLASS
 
 
 def forbidden(share: float) -> Callable[[int], Made]:

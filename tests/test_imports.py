@@ -6,8 +6,8 @@ from pathlib import Path
 import tcsis
 
 LAYERS = (
-    "basics", "targets", "formats", "noise", "draws", "exact", "mcmc", "identity", "reverse",
-    "judging", "learn", "peers", "app",
+    "basics", "targets", "formats", "noise", "draws", "exact", "distribution", "mcmc", "identity",
+    "reverse", "judging", "learn", "peers", "app",
 )  # fmt: skip
 ROOT = Path(tcsis.__file__).parent
 

@@ -19,6 +19,7 @@ GUIDES = (
     "evidence.md",
     "report.md",
     "choosing.md",
+    "interchange.md",
 )
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in GUIDES)]
 EXPECTED = {
@@ -36,6 +37,7 @@ EXPECTED = {
         "about 1 of 2 equal modes",
     ],
     "choosing.md": [],
+    "interchange.md": ["trusted\nfailed", "the model agrees", "'draw', 'site') 1", "exact, by"],
 }
 WRITTEN = {
     "README.md": ["report.html"],
@@ -47,6 +49,7 @@ WRITTEN = {
     "evidence.md": [],
     "report.md": [],
     "choosing.md": [],
+    "interchange.md": ["draws.nc"],
 }
 
 

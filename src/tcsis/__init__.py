@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from tcsis import exact, formats, identity, mcmc, noise, peers, reverse, targets
     from tcsis.app import report
     from tcsis.app.comparison import Comparison, compare
+    from tcsis.app.dimod_sampler import TCSISSampler as TCSISSampler
+    from tcsis.distribution import Distribution
     from tcsis.draws import Draws, concatenate
+    from tcsis.draws.files import load_draws
+    from tcsis.draws.reading import as_draws
     from tcsis.judging import metrics, weights
     from tcsis.judging.evaluation import Evaluation, evaluate
     from tcsis.judging.verdict import Verdict, judge
@@ -37,6 +41,7 @@ __all__ = [
     "CheckpointError",
     "Comparison",
     "Config",
+    "Distribution",
     "DivergedError",
     "Draws",
     "Evaluation",
@@ -44,6 +49,7 @@ __all__ = [
     "SelfNormalized",
     "Unbiased",
     "Verdict",
+    "as_draws",
     "buffers",
     "compare",
     "concatenate",
@@ -54,6 +60,7 @@ __all__ = [
     "judge",
     "learning_free",
     "load",
+    "load_draws",
     "mcmc",
     "metrics",
     "models",
@@ -97,22 +104,27 @@ MEMBERS = {
     "CheckpointError": "learn.checkpoint",
     "Comparison": "app.comparison",
     "Config": "learn.config",
+    "Distribution": "distribution",
     "DivergedError": "learn.descent",
     "Draws": "draws",
     "Evaluation": "judging.evaluation",
     "Learned": "learn.learned",
     "SelfNormalized": "learn.self_normalized",
+    "TCSISSampler": "app.dimod_sampler",
     "Unbiased": "learn.unbiased",
     "Verdict": "judging.verdict",
+    "as_draws": "draws.reading",
     "compare": "app.comparison",
     "concatenate": "draws",
     "evaluate": "judging.evaluation",
     "judge": "judging.verdict",
     "learning_free": "reverse.unlearned",
     "load": "learn.learned",
+    "load_draws": "draws.files",
     "train": "learn.trainer",
 }
-"""Where the public functions and classes are defined."""
+"""Where the public functions and classes are defined.  ``TCSISSampler`` is not in ``__all__``, for
+it needs dimod, which not everybody has."""
 
 
 def __getattr__(name: str) -> Any:

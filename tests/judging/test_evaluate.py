@@ -80,11 +80,11 @@ def test_bad_input() -> None:
     target = Ising(4, 0.4)
     with pytest.raises(ValueError, match="carry no log_weight"):
         tcsis.evaluate(torch.zeros(2, 16, dtype=torch.long), target, weighted=True)
-    with pytest.raises(ValueError, match="n at least 1"):
+    with pytest.raises(ValueError, match="the array has no draws: expected at least one"):
         tcsis.evaluate(torch.zeros(0, 16, dtype=torch.long), target)
-    with pytest.raises(ValueError, match="draws is a list: expected Draws"):
-        tcsis.evaluate([[0] * 16], target)
-    with pytest.raises(ValueError, match=r"x has shape \(2, 9\)"):
+    with pytest.raises(ValueError, match="draws is a set: expected Draws, an array"):
+        tcsis.evaluate({0, 1}, target)
+    with pytest.raises(ValueError, match=r"draws have shape \(2, 9\): expected \(n, 16\)"):
         tcsis.evaluate(torch.zeros(2, 9, dtype=torch.long), target)
     with pytest.raises(KeyError, match="is not among energy, site marginals"):
         tcsis.evaluate(torch.zeros(2, 16, dtype=torch.long), target)["entropy"]

@@ -10,6 +10,7 @@ from torch import Tensor
 import tcsis
 from tcsis import Draws, exact, judge, mcmc
 from tcsis.judging import annealed
+from tcsis.judging.beside import Weighted, compare
 from tcsis.judging.weights import pareto_k, trust
 from tcsis.targets import Ising, Pairwise, SpinGlass, Target, from_callable
 from tcsis.targets.repeatable import check_repeatable
@@ -172,7 +173,7 @@ def test_rounding_is_no_noise() -> None:
 
 
 def test_draws_say_which_target_they_are_of(tmp_path) -> None:
-    from tcsis.app.storage import read_draws, write_draws
+    from tcsis.draws.storage import read_draws, write_draws
 
     mine, other = SpinGlass(16, 0.3, seed=0), SpinGlass(16, 0.3, seed=1)
     chains = mcmc.sample(mine, num_chains=20, num_steps=120, burn_in=20, progress=False)
@@ -293,6 +294,6 @@ def test_annealed_log_z_and_states() -> None:
     assert abs(population.log_z - truth) < 4 * population.log_z_error
     x = exact.draw(target, 3_000).x.long()
     p = torch.full((3_000,), 1 / 3_000, dtype=torch.float64)
-    assert annealed.compare(x, p, 3_000, population, target).chance > 1e-3
+    assert compare(Weighted(x, p, 3_000), population, target).chance > 1e-3
     up = torch.where(x.double().mean(-1, keepdim=True) < 0.5, 1 - x, x)
-    assert annealed.compare(up, p, 3_000, population, target).chance < 1e-6
+    assert compare(Weighted(up, p, 3_000), population, target).chance < 1e-6

@@ -16,10 +16,10 @@ from tcsis.app.methods import Entry
 from tcsis.app.report import write_report
 from tcsis.app.settings import Compare, Document, Exact, Mcmc, Sample, Settings, Train, TrainRun
 from tcsis.app.sources import check_digest, find_device, make_target
-from tcsis.app.storage import Attribute, write_draws
 from tcsis.app.target_file import write_target
 from tcsis.basics.frozen import parse
 from tcsis.basics.seals import digest
+from tcsis.draws.storage import Attribute, write_draws
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.conditional import Conditional

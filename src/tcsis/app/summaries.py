@@ -35,8 +35,11 @@ from tcsis.draws import Draws
 from tcsis.judging import metrics
 from tcsis.judging.evaluation import Evaluation
 from tcsis.judging.evidence import Evidence, gather
+from tcsis.judging.findings import Finding
+from tcsis.judging.models import check_model
 from tcsis.judging.reference import Reference, States
 from tcsis.judging.verdict import weigh
+from tcsis.judging.weights import Weigher
 from tcsis.targets.base import Target
 from tcsis.targets.spec import describe
 
@@ -56,6 +59,7 @@ def compare_results(
     target: Target,
     draws: Mapping[str, Draws],
     *,
+    model: Weigher | None = None,
     training_seconds: Mapping[str, float] | None = None,
     film: Sequence[tuple[Tensor, Tensor]] | None = None,
     scores: tuple[Tensor, Tensor] | None = None,
@@ -66,9 +70,10 @@ def compare_results(
 ) -> Result:
     """Summarise several methods, the main one first, by name.
 
-    ``training_seconds`` go by the same names.  ``film`` is one reverse trajectory, pairs of times
-    () or (d,) and tokens (d,), noise first; ``scores`` are learned and exact log-scores of the same
-    moves; ``history`` holds any of the fields of ``TrainingPoint``.
+    A trained ``model`` of the target is a second opinion on each.  ``training_seconds`` go by the
+    same names.  ``film`` is one reverse trajectory, pairs of times () or (d,) and tokens (d,),
+    noise first; ``scores`` are learned and exact log-scores of the same moves; ``history`` holds
+    any of the fields of ``TrainingPoint``.
     """
     if not draws:
         raise ValueError("draws is empty: expected at least one method")
@@ -81,7 +86,10 @@ def compare_results(
         target=describe_target(target),
         exact=summarise_exact(reference, levels),
         methods=[
-            summarise(name, evidence, levels, bins, (training_seconds or {}).get(name, 0.0))
+            summarise(
+                name, evidence, levels, bins, (training_seconds or {}).get(name, 0.0),
+                [] if model is None else [check_model(evidence, model)],
+            )
             for name, evidence in found.items()
         ],
         film=None if film is None else [frame(times, tokens) for times, tokens in film],
@@ -99,8 +107,10 @@ def summarise(
     levels: Tensor,
     bins: Tensor | None,
     training_seconds: float = 0.0,
+    more: Sequence[Finding | None] = (),
 ) -> MethodResult:
-    """One method.  ``levels`` are the energies to count by, ``bins`` those of log weights."""
+    """One method.  ``levels`` are the energies to count by, ``bins`` those of log weights, and
+    ``more`` is found besides what the verdict looks at."""
     draws, states, trust = evidence.draws, evidence.states, evidence.trust
     target, weighted = states.target, evidence.weighted
     p = draws.weights if weighted else None
@@ -120,7 +130,7 @@ def summarise(
         pareto_k=None if trust is None else finite(trust.pareto_k),
         weighted=weighted,
         log_weights=count_weights(evidence, bins),
-        verdict=Judgement(**asdict(weigh(evidence))),
+        verdict=Judgement(**asdict(weigh(evidence, more))),
         rows=observations(evidence.unweighted),
         weighted_rows=observations(evidence.evaluation) if weighted else [],
         correlation=correlate(draws, target, p),

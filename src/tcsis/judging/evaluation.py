@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.table import Table
 from torch import Tensor
 
 from tcsis.draws import Draws
+from tcsis.draws.reading import as_draws
 from tcsis.judging import metrics
 from tcsis.judging.reference import Reference, States
 from tcsis.targets.base import Target
@@ -70,16 +72,16 @@ class Evaluation:
         return capture.get()
 
 
-def evaluate(draws: Draws | Tensor, target: Target, *, weighted: bool = False) -> Evaluation:
+def evaluate(draws: Any, target: Target, *, weighted: bool = False) -> Evaluation:
     """Compare draws with the exact answers for their target.
 
-    ``draws`` is a ``Draws`` or tokens (..., d).  With ``weighted`` the estimates use the draws'
-    importance weights.  Where the target is too large for exact answers the estimates stand alone.
+    ``draws`` is a ``Draws``, tokens (..., d), or what else ``tcsis.as_draws`` takes.  With
+    ``weighted`` the estimates use the draws' importance weights.  Where the target is too large for
+    exact answers the estimates stand alone.
     """
     if isinstance(draws, Tensor) and draws.ndim:
-        draws = Draws(draws.reshape(-1, draws.shape[-1]))
-    if not isinstance(draws, Draws):
-        raise ValueError(f"draws is a {type(draws).__name__}: expected Draws or tokens (..., d)")
+        draws = draws.reshape(-1, draws.shape[-1])
+    draws = as_draws(draws, target)
     if weighted and draws.log_weight is None:
         raise ValueError(
             "weighted is set but the draws carry no log_weight: expected weighted=False"

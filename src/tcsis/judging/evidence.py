@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from torch import Tensor
 
 from tcsis.draws import Draws
 from tcsis.judging import weights
+from tcsis.judging.beside import Weighted
 from tcsis.judging.evaluation import Evaluation, evaluate_states, states_of
 from tcsis.judging.reference import Reference, States
 from tcsis.mcmc.diagnostics import (
@@ -60,15 +60,14 @@ class Evidence:
         return self.reference.states is not None
 
     @cached_property
-    def kept(self) -> tuple[Tensor, Tensor]:
-        """Some of the states (n, d), evenly chosen, and their weights (n,), which sum to one;
-        forbidden ones are left out."""
+    def kept(self) -> Weighted:
+        """Some of the states, evenly chosen, with their weights; forbidden ones are left out."""
         log_p = torch.zeros(len(self.states), dtype=torch.float64)
         if self.weighted:
             log_p = weights.weights_of(self.draws).cpu()
         useful = (self.states.energies.isfinite() & log_p.isfinite()).nonzero().flatten()
         rows = useful[torch.linspace(0, len(useful) - 1, min(MOST_KEPT, len(useful))).long()]
-        return self.states.x[rows], log_p[rows].softmax(0)
+        return Weighted(self.states.x[rows], log_p[rows].softmax(0), self.num_effective)
 
     @property
     def frozen(self) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
-from tcsis.judging import annealed
 from tcsis.judging.annealed import Annealed
+from tcsis.judging.beside import SMALL_GAP, compare
 from tcsis.judging.evidence import Evidence
 from tcsis.judging.findings import DOUBTFUL_CHANCE, Finding
 
@@ -26,12 +26,11 @@ def check_annealed(evidence: Evidence) -> Finding | None:
     other = None if evidence.has_exact else evidence.reference.annealed
     if other is None or not other.sound:
         return None
-    states, p = evidence.kept
-    found = annealed.compare(states, p, evidence.num_effective, other, evidence.reference.target)
-    if found.chance < DOUBTFUL_CHANCE and found.bias >= annealed.SMALL_GAP:
+    found = compare(evidence.kept, other, evidence.reference.target)
+    if found.chance < DOUBTFUL_CHANCE and found.bias >= SMALL_GAP:
         return Finding(
             "doubtful",
-            f"the {found.name} is {found.draws:.3g} in the draws and {found.annealed:.3g} in a "
+            f"the {found.name} is {found.draws:.3g} in the draws and {found.other:.3g} in a "
             "population annealed for comparison, which is more than chance: one of the two misses "
             "modes or has them in wrong shares",
         )

@@ -11,9 +11,11 @@ could, are "unrefuted".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from tcsis.draws import Draws
+from tcsis.draws.reading import as_draws
 from tcsis.judging import weights
 from tcsis.judging.as_drawn import check_as_drawn
 from tcsis.judging.checks import (
@@ -30,6 +32,7 @@ from tcsis.judging.conditionals import check_conditionals
 from tcsis.judging.evaluation import Evaluation
 from tcsis.judging.evidence import Evidence, gather
 from tcsis.judging.findings import Finding, capitalised, combine, sentence
+from tcsis.judging.models import check_model
 from tcsis.judging.reference import Reference
 from tcsis.judging.support import check_annealed, check_support
 from tcsis.judging.symmetry import check_symmetry
@@ -61,9 +64,10 @@ class Verdict:
 
 
 def judge(
-    draws: Draws,
+    draws: Any,
     target: Target,
     *,
+    model: weights.Weigher | None = None,
     evaluation: Evaluation | None = None,
     bracket: weights.Bracket | None = None,
 ) -> Verdict:
@@ -71,27 +75,34 @@ def judge(
     others, a population annealed for comparison where there are no exact answers, and their number.
     A log density that is no function of the state alone is refused.
 
-    Weights are used where they are uneven and sound.  ``evaluation``, where it is at hand, is one
-    of these draws, and says whether to judge them with their weights; ``bracket`` is one of
-    ``tcsis.judging.weights``.
+    ``draws`` are ``Draws`` or anybody's, as ``tcsis.as_draws`` takes them.  A ``model`` that was
+    trained for the target is a second opinion: both together bound log Z from both sides, and show
+    modes that either misses.  Weights are used where they are uneven and sound.  ``evaluation``,
+    where it is at hand, is one of these draws, and says whether to judge them with their weights;
+    ``bracket`` is one of ``tcsis.judging.weights``.
     """
-    return weigh(gather(draws, Reference(target), evaluation), bracket)
+    evidence = gather(as_draws(draws, target), Reference(target), evaluation)
+    return weigh(
+        evidence,
+        [
+            None if bracket is None else check_bracket(bracket),
+            None if model is None else check_model(evidence, model),
+        ],
+    )
 
 
-def weigh(evidence: Evidence, bracket: weights.Bracket | None = None) -> Verdict:
-    """The verdict on evidence that is at hand."""
+def weigh(evidence: Evidence, more: Sequence[Finding | None] = ()) -> Verdict:
+    """The verdict on evidence that is at hand, and on what else was found."""
     of_weights = [check_log_z(evidence), check_weights(evidence)]
     shifted = check_as_drawn(evidence)
     if not evidence.weighted and (evidence.trust is None or evidence.sound):
-        only = combine(
-            [*check_states(evidence, bracket, 0.0, shifted), *of_weights, *last(evidence)]
-        )
+        only = combine([*check_states(evidence, more, 0.0, shifted), *of_weights, *last(evidence)])
         return Verdict(only.level, sentence(only.why), spoken(only))
     drawn = evidence.as_drawn
-    as_drawn = combine([*check_states(drawn, bracket, 0.0, shifted), *last(drawn)])
+    as_drawn = combine([*check_states(drawn, more, 0.0, shifted), *last(drawn)])
     # weights that are not sound answer for nothing
     of_states = (
-        check_states(evidence, bracket, MOSTLY, None)
+        check_states(evidence, more, MOSTLY, None)
         if evidence.weighted
         else [check_number(evidence), check_fingerprint(evidence)]
     )
@@ -102,7 +113,7 @@ def weigh(evidence: Evidence, bracket: weights.Bracket | None = None) -> Verdict
 
 def check_states(
     evidence: Evidence,
-    bracket: weights.Bracket | None,
+    more: Sequence[Finding | None],
     most_forbidden: float,
     shifted: Finding | None,
 ) -> list[Finding | None]:
@@ -114,7 +125,7 @@ def check_states(
         check_forbidden(evidence, most_forbidden),
         shifted,
         check_symmetry(evidence),
-        None if bracket is None else check_bracket(bracket),
+        *more,
         check_chains(evidence, against_exact),
         against_exact,
         check_conditionals(evidence),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import torch
 from arviz_stats.base import array_stats
@@ -48,10 +49,11 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class UpperBound:
-    """``log_weight`` (n,) of reference draws; their mean is the EUBO, an upper bound of log Z."""
+    """``log_weight`` (n,) of reference draws; their mean is the EUBO, an upper bound of log Z.
+    ``num_network_calls`` is None where a model does not count them."""
 
     log_weight: Tensor
-    num_network_calls: int
+    num_network_calls: int | None = None
 
     @property
     def value(self) -> float:
@@ -100,6 +102,32 @@ def blur_class(
     x_t = noise.draw(x_0, t.expand(x_0.shape), generator=generator)
     log_p = class_law(target, noise, x_t, t, schedule.last)
     return x_t, class_log_ratio(noise, log_p, x_t, x_0, t, schedule.last)
+
+
+class Weigher(Protocol):
+    """A trained model of any method: draws with weights, and weights of states that are given."""
+
+    @property
+    def target(self) -> Target: ...
+
+    def sample(self, n: int, *, seed: int = 0) -> Draws: ...
+
+    def weigh(self, x: Tensor, *, seed: int = 0) -> Tensor:
+        """log weights (n,) of states (n, d), each of a path to it."""
+
+
+def upper_bound(model: Weigher, reference_x: Tensor, *, seed: int = 0) -> UpperBound:
+    """The upper bound from draws of the target, (n, d), and a trained model of any method."""
+    return UpperBound(check_weigher(model).weigh(reference_x, seed=seed).double())
+
+
+def check_weigher(model: Weigher) -> Weigher:
+    if not callable(getattr(model, "weigh", None)):
+        raise ValueError(
+            f"model is a {type(model).__name__}, which cannot weigh states that are given: "
+            "expected a model as tcsis.train gives it"
+        )
+    return model
 
 
 # -- both tails ----------------------------------------------------------------------------------

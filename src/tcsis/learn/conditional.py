@@ -10,10 +10,11 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from tcsis.basics.checks import check_counts, make_generator
 from tcsis.draws import Draws
-from tcsis.learn.method import How, ModelSampler
+from tcsis.learn.method import How, ModelSampler, weigh_states
 from tcsis.targets.base import Target
 from tcsis.targets.given import Given
 
@@ -59,6 +60,13 @@ class Conditional:
                 "allowed states"
             )
         return draws
+
+    def weigh(
+        self, x: Tensor, *, seed: int = 0, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """log weights (n,) of states that are given, (n, d), as for the model."""
+        generator = generator or make_generator(seed, "weighing", self.target.device)
+        return weigh_states(self.given, self.target, self.whole.free_sites, x, generator)
 
     def log_evidence(
         self, n: int = 10_000, *, seed: int = 0, calls: int | None = None

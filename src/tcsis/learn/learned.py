@@ -17,12 +17,13 @@ from tcsis.basics.frozen import parse
 from tcsis.basics.locks import sole_writer
 from tcsis.basics.memory import check_fits
 from tcsis.basics.threads import at_most
+from tcsis.distribution import Distribution
 from tcsis.draws import Draws
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.conditional import Conditional
 from tcsis.learn.config import Config
-from tcsis.learn.method import How, Method, ModelSampler
+from tcsis.learn.method import How, Method, ModelSampler, weigh_states
 from tcsis.mcmc.independence import independence_chains
 from tcsis.mcmc.runner import AnyKernel
 from tcsis.reverse.schedules import Schedule
@@ -81,6 +82,17 @@ class Learned:
             draws = self.sampler.draw(n, generator, How(calls, schedule, step, batch_size))
         return draws.completed(self.target)
 
+    def weigh(
+        self, x: Tensor, *, seed: int = 0, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """log weights (n,) of states that are given, (n, d), and may come from anywhere: log p̄ -
+        log q of a method that knows its law, else of a path to each state, drawn by the noise.
+
+        Their mean over draws of the target is an upper bound of log Z.
+        """
+        generator = generator or make_generator(seed, "weighing", self.target.device)
+        return weigh_states(self.sampler, self.target, self.target.free_sites, x, generator)
+
     def chain(
         self, num_draws: int, *, num_chains: int = 10, kernel: AnyKernel | None = None,
         burn_in: int = 100, thin: int = 1, seed: int = 0,
@@ -97,6 +109,11 @@ class Learned:
             self, self.target, num_draws, num_chains=num_chains, kernel=kernel,
             weigh=self.sampler.weigh, burn_in=burn_in, thin=thin, seed=seed,
         )  # fmt: skip
+
+    def as_distribution(self, *, seed: int = 0) -> Distribution:
+        """The target as a distribution of torch, with ``sample`` and ``log_prob``, by this model;
+        see ``tcsis.Distribution``."""
+        return Distribution(self, seed=seed)
 
     def given(
         self, evidence: Mapping[Any, Any] | Tensor, mask: Tensor | None = None

@@ -32,6 +32,9 @@ MOST_DENSITIES, FEWEST = 2**15, 8
 """Evaluations of a black box that the conditionals of a batch may cost, and the fewest states that
 are asked for them."""
 
+WEIGHED_TOGETHER = 1_024
+"""States at a time, for the sake of memory."""
+
 Loss = Callable[[Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """States x_0 (b, d) of the buffer -> a scalar, and the states (b, d) to put back."""
 
@@ -82,6 +85,18 @@ class ModelSampler(Protocol):
 
     def score_pairs(self, seed: int) -> ScorePairs:
         """What the model learned beside the truth, on a target that can be enumerated."""
+
+
+def weigh_states(
+    sampler: ModelSampler, target: Target, sites: Tensor, x: Tensor, generator: torch.Generator
+) -> Tensor:
+    """log weights (n,) of whole states x (n, d) of a target, by a sampler of some of its
+    ``sites``; -inf where x contradicts what is known."""
+    x = target.check(x.to(target.device))
+    inside = x[:, sites.to(x.device)].split(WEIGHED_TOGETHER)
+    log_weight = torch.cat([sampler.weigh(part, generator) for part in inside])
+    agrees = (target.complete(x[:, target.free_sites.to(x.device)]) == x).all(1)
+    return log_weight.where(agrees, -torch.inf)
 
 
 def num_compared(target: Target, n: int) -> int:

@@ -19,7 +19,7 @@ import torch
 import tcsis
 from tcsis.app import experiment, settings, sources
 from tcsis.app.cli import catalogue, environment, inspection
-from tcsis.app.storage import read_draws, write_draws
+from tcsis.draws.storage import read_draws, write_draws
 from tcsis.formats.files import FORMATS
 from tcsis.learn import checkpoint
 from tcsis.targets.spec import KINDS

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from tcsis.draws.storage import read_draws
 
 from tcsis.app.cli import running
-from tcsis.app.storage import read_draws
 from tcsis.basics import files
 from tcsis.basics.locks import sole_writer
 from tcsis.learn import checkpoint

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tcsis
-from tcsis.app.storage import read_draws
+from tcsis.draws.storage import read_draws
 from tcsis.learn.trainer import CHECKPOINT
 
 SMALL = ["ising", "--side", "3", "--beta", "0.4", "--given", "3=1,5=0"]

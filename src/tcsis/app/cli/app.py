@@ -210,6 +210,26 @@ def evaluate(
 
 
 @command
+def judge(
+    draws: Annotated[
+        str,
+        Argument(metavar="DRAWS", help="a file of anybody's draws: .csv, .npy, .npz, .nc, .json"),
+    ],
+    target: TargetOptions,
+    gates: GateOptions,
+    printing: PrintOptions,
+    model: Annotated[
+        str | None, Option(help="the folder of a trained run, for a second opinion")
+    ] = None,
+    weighted: Weighted = False,
+) -> int:
+    """Judge anybody's draws: tcsis judge samples.csv ising --side 4 --beta 0.44."""
+    from tcsis.app.cli import judging
+
+    return judging.judge(draws, target, model, weighted, gates, printing)
+
+
+@command
 def report(run: RunFolder, printing: PrintOptions) -> int:
     """Write the report of a run again, from its results."""
     from tcsis.app.cli import inspection

@@ -28,11 +28,11 @@ from tcsis.app.limits import check_limits
 from tcsis.app.report import write_report
 from tcsis.app.results import Result
 from tcsis.app.sources import check_digest, make_target
-from tcsis.app.storage import read_draws
 from tcsis.app.summaries import compare_results
 from tcsis.app.target_file import read_target
 from tcsis.basics.frozen import merge
 from tcsis.basics.locks import NAME, find_writer
+from tcsis.draws.storage import read_draws
 from tcsis.judging.evaluation import evaluate as evaluate_draws
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT

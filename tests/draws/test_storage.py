@@ -9,8 +9,8 @@ import torch
 import xarray
 
 import tcsis
-from tcsis.app.storage import read_draws, write_draws
 from tcsis.basics.seals import seal_bytes
+from tcsis.draws.storage import read_draws, write_draws
 from tcsis.targets import Ising, Potts
 
 TARGET = Ising(4, 0.4407)
@@ -80,7 +80,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "draws.nc"
     write_draws(path, CHAINS, TARGET)
     before = path.read_bytes()
-    monkeypatch.setattr("tcsis.app.storage.write_groups", lambda *_: 1 / 0)
+    monkeypatch.setattr("tcsis.draws.storage.write_groups", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_draws(path, CHAINS, TARGET)
     assert path.read_bytes() == before

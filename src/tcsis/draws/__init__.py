@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Protocol, Self, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,6 +14,11 @@ from torch import Tensor
 
 from tcsis.basics.checks import check_integer, make_generator
 from tcsis.targets.base import Target
+
+if TYPE_CHECKING:
+    import dimod
+    import pandas
+    import xarray
 
 NUM_WITNESSES = 8
 
@@ -196,6 +202,50 @@ class Draws:
         if self.log_weight is not None:
             arrays["log_weight"] = self.log_weight.cpu().numpy()
         return arrays
+
+    # -- in the tools of others, which are imported when they are asked for ----------------------
+
+    def to_dimod(
+        self,
+        target: Target,
+        *,
+        beta: float = 1.0,
+        vartype: str | None = None,
+        aggregate: bool = False,
+    ) -> dimod.SampleSet:
+        """A sample set of dimod, variables named as the sites are or by number.
+
+        ``energy`` is -log p̄/β, the energy of which p̄ is exp(-β·energy).  Two values are BINARY,
+        or SPIN if they are called -1 and 1 or ``vartype`` says so; more are DISCRETE.  Weights are
+        the vector ``log_weight`` of its record; ``log_z``, ``log_z_error`` and ``ess`` are in its
+        ``info``.  With ``aggregate`` every state comes once, with its count and the mean of its
+        weights.
+        """
+        from tcsis.draws.exports import to_dimod  # which knows of Draws
+
+        return to_dimod(self, target, beta, vartype, aggregate)
+
+    def to_inferencedata(self, target: Target | None = None) -> xarray.DataTree:
+        """A tree that ArviZ reads: posterior/x (chain, draw, site), and in sample_stats
+        ``log_weight`` and, with a target, ``energy``.  Independent draws are one chain, and
+        ``attrs["independent"]`` says that they are none."""
+        from tcsis.draws.exports import to_datatree  # which knows of Draws
+
+        return to_datatree(self, target)
+
+    def to_pandas(self, target: Target | None = None) -> pandas.DataFrame:
+        """A table of a draw a row: a column for every site, by its name and with the names of its
+        values as categories where the target has names; ``chain`` and ``draw`` of chains,
+        ``energy`` and ``log_weight`` where they are known."""
+        from tcsis.draws.exports import to_frame  # which knows of Draws
+
+        return to_frame(self, target)
+
+    def to_netcdf(self, path: str | Path, target: Target) -> None:
+        """One file that ArviZ, xarray and ``tcsis.load_draws`` read."""
+        from tcsis.draws.storage import write_draws  # which knows of Draws
+
+        write_draws(path, self, target)
 
 
 @runtime_checkable
