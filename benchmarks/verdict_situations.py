@@ -110,6 +110,11 @@ MIDDLE: dict[str, Target] = {
 FIELDS = Pairwise.from_spins(torch.zeros(144, 144), torch.linspace(-1, 1, 144), dtype=torch.float64)
 LARGE_ISING = Ising(16, 0.4)
 LARGE_GLASS = SpinGlass(16, 0.5)
+FIELD_GLASS = Pairwise(
+    SpinGlass(16, 0.3).edges,
+    SpinGlass(16, 0.3).couplings,
+    0.3 * torch.randn(256, 2, generator=generator(5)),
+)
 LARGE_POTTS = Potts(12, 3, 0.9)
 LARGE_RBM = rbm(60, 20, 0.25)
 TWO_WELLS = Pairwise.from_spins(0.4 * (1 - torch.eye(12)), math.log(UP / (1 - UP)) / 24)
@@ -154,6 +159,14 @@ def independent_fields(seed: int, weight: bool = True) -> Made:
     log_z = float(torch.log(2 * torch.cosh(torch.linspace(-1, 1, 144, dtype=torch.float64))).sum())
     log_weight = torch.full((N,), log_z, dtype=torch.float64) if weight else None
     return Draws(x, log_weight), FIELDS
+
+
+def annealed(seed: int) -> Made:
+    """Weighted draws of a glass that has no exact answer whatever."""
+    draws = mcmc.annealed_importance_sampling(
+        FIELD_GLASS, num_chains=3_000, num_rungs=200, seed=seed
+    )
+    return draws, FIELD_GLASS
 
 
 def chains(
@@ -259,7 +272,7 @@ def large_wells(share: float) -> Callable[[int], Made]:
     def make(seed: int) -> Made:
         g = generator(seed)
         up = torch.rand(3_000, 1, generator=g) < share
-        x = bank(target, "swendsen-wang", 100, 3_000)[seed]
+        x = bank(target, "swendsen-wang", 60, 3_000)[seed]
         leads = x.double().mean(-1, keepdim=True) > 0.5
         return Draws(torch.where(up == leads, x, 1 - x)), target
 
@@ -268,7 +281,7 @@ def large_wells(share: float) -> Callable[[int], Made]:
 
 @cache
 def large_well_target() -> Ising:
-    return Ising((14, 16), 0.6, field=0.0, boundary="open")
+    return Ising(16, 0.6)
 
 
 TILTED = Ising(16, 0.6, field=0.002)
@@ -280,12 +293,14 @@ def tilted(up_only: bool, weight: bool = False) -> Callable[[int], Made]:
     does inside of a mode is far below what so many draws could show."""
 
     def make(seed: int) -> Made:
-        x = bank(Ising(16, 0.6), "swendsen-wang", 60, 3_000)[seed]
+        x = bank(large_well_target(), "swendsen-wang", 60, 3_000)[seed]
         m = (2.0 * x.double() - 1).sum(-1, keepdim=True)
         chance = torch.sigmoid(2 * tilt() * m.abs())
         up = torch.rand(m.shape, generator=generator(seed), dtype=torch.float64) < chance
         x = torch.where((up | up_only) == (m > 0), x, 1 - x)
-        kaufman = exact.solve(Ising(16, 0.6)).log_z  # of both modes without field, a half of each
+        kaufman = exact.solve(
+            large_well_target()
+        ).log_z  # of both modes without field, a half of each
         log_weight = torch.full((len(x),), kaufman - math.log(2), dtype=torch.float64)
         log_weight += tilt() * m.abs().squeeze(-1)
         return (Draws(x, log_weight) if weight else Draws(x)), TILTED
@@ -425,9 +440,9 @@ def glass8(factor: float) -> Target:
 PERCENT = {1.02: "2 %", 1.05: "5 %", 1.1: "10 %"}
 RIGHT = [
     *[Situation(f"perfect: {name}", "trusted", drawn(t)) for name, t in (SMALL | MIDDLE).items()],
-    Situation("perfect, too large: independent sites with weights", "trusted", independent_fields),
+    Situation("perfect, with weights: 144 independent sites", "trusted", independent_fields),
     Situation(
-        "perfect, too large: independent sites",
+        "perfect: 144 independent sites",
         "trusted",
         lambda seed: independent_fields(seed, weight=False),
     ),
@@ -438,6 +453,12 @@ RIGHT = [
     Situation(
         "perfect, too large: Potts 12×12", "trusted", banked(LARGE_POTTS, "swendsen-wang", 60)
     ),
+    Situation(
+        "perfect, too large: glass 16×16 in random fields",
+        "trusted",
+        banked(FIELD_GLASS, "gibbs", 200),
+    ),
+    Situation("annealed importance sampling, too large", "trusted", annealed),
     Situation("perfect, too large: two modes of 0.73 and 0.27", "trusted", tilted(False)),
     Situation(
         "perfect, too large: RBM, 60 units", "trusted", banked(LARGE_RBM, "gibbs", 100, 2_000)
@@ -517,7 +538,7 @@ WRONG = [
         one_mode(MIDDLE["Ising 10×10, β = 0.6"], 1.0, weight=True),
     ),
     Situation("missing mode: Potts 6×6", "not trusted", without_value(Potts(6, 3, 1.2))),
-    Situation("missing mode: Ising 14×16 open, too large", "not trusted", large_wells(1.0)),
+    Situation("missing mode: Ising 16×16, β = 0.6, too large", "not trusted", large_wells(1.0)),
     Situation(
         "missing mode: 0.27 of Ising 16×16 in a field, too large", "not trusted", tilted(True)
     ),
@@ -534,7 +555,9 @@ WRONG = [
     ),
     Situation("share 0.59 of 0.9: two wells", "not trusted", wells(0.59, False)),
     Situation(
-        "share 0.6 of two equal modes: Ising 14×16 open, too large", "not trusted", large_wells(0.6)
+        "share 0.6 of two equal modes: Ising 16×16, β = 0.6, too large",
+        "not trusted",
+        large_wells(0.6),
     ),
     Situation("stuck in Néel states", "not trusted", stuck_neel),
     Situation("stuck in 4 of 10 modes", "not trusted", in_few_modes(False)),

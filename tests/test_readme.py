@@ -14,6 +14,7 @@ GUIDES = (
     "tutorial.md",
     "your-own-density.md",
     "factors.md",
+    "exact.md",
     "evidence.md",
     "report.md",
     "choosing.md",
@@ -24,6 +25,7 @@ EXPECTED = {
     "tutorial.md": ["15.5222", "torch.Size([5000, 16])", "8.0", "autoregressive", "glauber"],
     "your-own-density.md": [],
     "factors.md": ["elimination", "log P(evidence) = -", "(3, 2, 2)"],
+    "exact.md": ["kac-ward", "torch.Size([760])", "exact by kac-ward"],
     "evidence.md": ["trusted", "log P(evidence) = -"],
     "report.md": [
         "trusted by weight. Only with",
@@ -38,6 +40,7 @@ WRITTEN = {
     "tutorial.md": ["ising.html", "compare.html", "ising-model"],
     "your-own-density.md": ["ring.html"],
     "factors.md": [],
+    "exact.md": [],
     "evidence.md": [],
     "report.md": [],
     "choosing.md": [],

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tcsis import exact, identity, mcmc, noise, peers, reverse, targets
+    from tcsis import exact, formats, identity, mcmc, noise, peers, reverse, targets
     from tcsis.app import report
     from tcsis.app.comparison import Comparison, compare
     from tcsis.draws import Draws, concatenate
@@ -49,6 +49,7 @@ __all__ = [
     "concatenate",
     "evaluate",
     "exact",
+    "formats",
     "identity",
     "judge",
     "learning_free",
@@ -72,6 +73,7 @@ __all__ = [
 MODULES = {
     "buffers": "learn.buffers",
     "exact": "exact",
+    "formats": "formats",
     "identity": "identity",
     "mcmc": "mcmc",
     "metrics": "judging.metrics",

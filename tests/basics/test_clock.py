@@ -9,7 +9,7 @@ from tcsis.basics.clock import Budget, BudgetError, about, account, seconds_each
 
 
 def test_laps_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter([2.0, 5.0, 6.0, 6.5])
+    now = iter([2.0, 5.0, 6.0, 6.5, 7.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(now))
     budget = Budget(10.0, last=0.0)
     for what in ("annealing", "training", "annealing"):

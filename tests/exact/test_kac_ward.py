@@ -146,6 +146,14 @@ def test_tables_of_any_form_count():
     assert kac_ward.solve(model).log_z == pytest.approx(Enumeration(target).log_z, abs=1e-12)
 
 
+def test_a_hub_is_left_to_others():
+    """All bonds that meet at a site make a dense block."""
+    spokes = torch.tensor([(0, i) for i in range(1, 1500)])
+    tables = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).expand(1499, 2, 2)
+    assert not kac_ward.applies(Pairwise(spokes, tables, torch.zeros(1500, 2)))
+    assert kac_ward.applies(Pairwise(spokes[:900], tables[:900], torch.zeros(1500, 2)))
+
+
 def test_applies():
     assert kac_ward.applies(SpinGlass(30, 1.0, boundary="open"))
     assert kac_ward.applies(Ising((2, 30), 0.4))  # a ring of rungs

@@ -13,7 +13,7 @@ from tcsis import reverse, schedules
 from tcsis.exact import Enumeration
 from tcsis.learn import presets
 from tcsis.learn.any_time import AnyTime, by_both_sides, given_sites
-from tcsis.learn.block_sampler import AnyTimeSampler, denoise
+from tcsis.learn.block_sampler import MOST_PILOTS, AnyTimeSampler, denoise
 from tcsis.learn.buffers import Buffer
 from tcsis.learn.descent import first_weights
 from tcsis.learn.method import How
@@ -176,7 +176,7 @@ def test_what_a_plan_costs_is_counted_once(awake: Callable) -> None:
     target = Ising((4, 4), 0.4)
     sampler = awake_sampler(target, awake)
     first, second = (sampler.draw(10, generator(), How(calls=3)) for _ in range(2))
-    assert first.num_network_calls == 10 * 3 + 512 * 8
+    assert first.num_network_calls == 10 * 3 + MOST_PILOTS * 8
     assert second.num_network_calls == 10 * 3
     assert torch.equal(first.x, second.x)
 

@@ -17,8 +17,8 @@ from tcsis.learn.buffers import (
     PopulationAnnealing,
     Source,
     Uniform,
-    noise,
 )
+from tcsis.mcmc.allowed import uniform_states
 from tcsis.targets import Ising, Potts, Target, from_callable
 
 TARGET = Ising(3, 0.4)
@@ -116,7 +116,7 @@ def test_resampled_draws_follow_the_target() -> None:
     target within 4 standard errors (an ESS of a twentieth; false alarms 6e-5), and not before."""
 
     def weighted(n: int, own: torch.Generator) -> Draws:
-        x = noise(TARGET, n, own)
+        x = uniform_states(TARGET, n, own)
         return Draws(x.byte(), TARGET.log_density(x).double())
 
     energies = {}

@@ -26,7 +26,8 @@ from tcsis.learn.estimators import (
     Warm,
 )
 from tcsis.learn.method import Loss
-from tcsis.learn.models.marginal import NUM_KNOTS
+from tcsis.learn.models.marginal import learned
+from tcsis.learn.models.skips import NUM_KNOTS
 from tcsis.learn.times import mixed_times, shared_times
 from tcsis.noise import LogLinear, UniformNoise
 from tcsis.targets import Ising, Target
@@ -269,6 +270,38 @@ def test_walkers_train_both_heads(awake: Callable) -> None:
     for key, weights in model.named_parameters():
         if weights.requires_grad:
             assert bool(weights.grad.isfinite().all()) and weights.grad.abs().max() > 0, key
+
+
+def test_a_head_of_the_marginal_leaves_the_denoiser_alone(awake: Callable) -> None:
+    """Neither its slope nor its size: clipped together, the larger would cut the smaller."""
+    config = presets.tiny(SPINS, "unbiased")
+    model = awake(config.new_model(SPINS, seed=0))
+    denoiser, marginal = config.method.parts(model)
+    every = [*denoiser, *marginal]
+    assert {id(w) for w in every} == {id(w) for w in model.parameters()}
+    x, t = STATES, torch.full(STATES.shape, 0.4, **DOUBLE)
+    (1e6 * model.log_marginal(x, t).square().mean()).backward()
+    assert all(w.grad is None or not w.grad.any() for w in denoiser)
+    (0.01 * learned(model, x, t)[:, 0, 0].mean()).backward()
+    before = torch.cat([w.grad.flatten() for w in denoiser]).clone()
+    for part in (denoiser, marginal):
+        nn.utils.clip_grad_norm_(part, 5.0)
+    after = torch.cat([w.grad.flatten() for w in denoiser])
+    assert torch.equal(after, before) and before.norm() < 5
+    (1e6 * model.log_marginal(x, t).square().mean()).backward()
+    nn.utils.clip_grad_norm_(every, 5.0)  # as one part
+    together = torch.cat([w.grad.flatten() for w in denoiser])
+    assert float(together.norm()) < 0.01 * float(before.norm())
+
+
+def test_a_marginal_without_joint_estimates_trains_its_trunk(awake: Callable) -> None:
+    changes = {"estimator": {"kind": "log_marginal", "num_samples": 4}, "scores": "assembled"}
+    config = presets.tiny(SPINS, "unbiased").changed(method=changes)
+    assert config.method.network.kind == "dense"
+    model = awake(config.new_model(SPINS, seed=0))
+    make_loss(config, model)(STATES, torch.Generator().manual_seed(0))[0].backward()
+    trunk = model.heads.trunk.parameters()
+    assert all(float(w.grad.abs().max()) > 0 for w in trunk)
 
 
 # -- the straight line -----------------------------------------------------------------------------

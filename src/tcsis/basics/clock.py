@@ -32,7 +32,7 @@ class Budget:
 
     limit: float = math.inf
     spent: dict[str, float] = field(default_factory=dict)
-    last: float = field(default_factory=time.perf_counter)
+    last: float = field(default_factory=lambda: time.perf_counter())
 
     def lap(self, what: str) -> None:
         now = time.perf_counter()

@@ -55,7 +55,7 @@ class Table:
             span = -math.log(float(values.min(where=values > 0, initial=1.0)))
         return cls(scope, values, log_scale + math.log(peak), span, False)
 
-    @cached_property
+    @property
     def logarithms(self) -> Doubles:
         if self.logs:
             return self.values
@@ -94,10 +94,15 @@ class Clique:
             total = np.multiply(total, part, out=total if full else None)
         return total
 
+    @cached_property
+    def logarithms(self) -> list[Doubles]:
+        """Those of the tables, which are kept no longer than the clique."""
+        return [table.logarithms for table in self.tables]
+
     def sum_of_logs(self, value: int) -> Doubles:
         total = np.zeros((1,) * len(self.later))
-        for table in self.tables:
-            part = table.logarithms[value].reshape(self.among(table))
+        for table, logs in zip(self.tables, self.logarithms, strict=True):
+            part = logs[value].reshape(self.among(table))
             full = total.shape == self.counts and total.ndim > 0
             total = np.add(total, part, out=total if full else None)
         return total

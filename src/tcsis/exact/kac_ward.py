@@ -46,6 +46,9 @@ TOLERATED = 1e-7
 PIVOT_BETA = 3.0
 """Pivots are those of the model with couplings cut off here, where doubles can still tell."""
 
+MAX_DEGREE = 1000
+"""The most bonds a site may have: all that meet at a site make a dense block of the matrix."""
+
 NO_FIELD = 1e-12
 """Fields that add up to less than this are rounding, and move log Z by no more."""
 
@@ -80,9 +83,11 @@ def applies(target: Target) -> bool:
 
 @lru_cache(maxsize=4)  # whether there is an answer is asked before the answer
 def read(target: Target) -> Planar | None:
-    """The model in the plane; None where it is not planar, not of spins, or has a field."""
+    """The model in the plane; None where it is not planar, not of spins, has a field or a hub."""
     spins = coupled_spins(target)
     if spins is None or len(spins.beta) > max(1, 3 * target.num_sites - 6):
+        return None
+    if np.bincount(spins.edges.ravel(), minlength=1).max() > MAX_DEGREE:
         return None
     graph = embed(target.num_sites, spins.edges)
     return None if graph is None else Planar(graph, spins.beta, spins.constant)
@@ -122,9 +127,14 @@ def in_numbers_that_do(
     if not result.error <= TOLERATED:
         raise TooColdError(
             f"the couplings, up to {np.abs(beta).max():.3g}, are too cold for the Kac-Ward "
-            f"determinant: rounding moves log Z by about {result.error:.1g}; lower beta"
+            f"determinant: rounding moves log Z {amount(result.error)}; lower beta"
         )
     return result
+
+
+def amount(error: float) -> str:
+    """An error in words; one that is no number leaves nothing."""
+    return f"by about {error:.1g}" if error < 1 else "beyond recognition"
 
 
 @np.errstate(divide="ignore", invalid="ignore")  # a zero pivot makes the error NaN

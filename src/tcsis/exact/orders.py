@@ -42,9 +42,6 @@ MOST_TRIES, MOST_SITES_TRIED = 60, 2**15
 CHEAP = 2**18
 """Entries of all cliques together below which no further order is tried."""
 
-HOPELESS = 6.0
-"""Bits by which a first order may be too wide for others to be tried."""
-
 TIES = 1e-6
 """Chance that breaks ties, and nothing else."""
 
@@ -109,7 +106,7 @@ def find_plan(scopes: Iterable[Sequence[int]], cardinalities: Sequence[int], lim
         widths.append(width)
         if len(order) == len(core):
             best, least_work = order, work
-        if least_work < CHEAP or (attempt == 1 and min(widths) > limit + HOPELESS):
+        if least_work < CHEAP or (best is None and attempt + 1 == len(WAYS)):
             break
     if best is None:
         raise Wide(min(widths))

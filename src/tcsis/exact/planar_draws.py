@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from tcsis.exact.compiled import DOUBLE_DOUBLES, DOUBLES, Numbers, walk
-from tcsis.exact.kac_ward import Planar, TooColdError, tanh
+from tcsis.exact.kac_ward import Planar, TooColdError, amount, tanh
 from tcsis.exact.planar import triangulated
 from tcsis.exact.response import Response
 from tcsis.exact.separators import Part, dissect
@@ -131,7 +131,7 @@ def draw(model: Planar, log_z: float, n: int, generator: torch.Generator) -> tor
             if not off <= TOLERATED:
                 raise TooColdError(
                     f"the couplings, up to {np.abs(model.beta).max():.3g}, are too cold for exact "
-                    f"draws: rounding moves the log probability of one by {off:.1g}; lower beta"
+                    f"draws: rounding moves the log probability of one {amount(off)}; lower beta"
                 )
         drawn.append(torch.from_numpy((spins > 0).astype(np.uint8)))
     return torch.cat(drawn)

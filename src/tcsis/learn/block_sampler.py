@@ -31,8 +31,10 @@ from tcsis.targets.base import Target, counting
 from tcsis.targets.known import KnownSites
 
 BATCH_SIZE = 2_048
-NUM_PILOTS = 2**15
-"""Pilot draws times sites that a plan is made from; at least 64 and at most 512 draws."""
+NUM_PILOTS, MOST_PILOTS = 2**23, 2_048
+"""Pilot draws times the square of the sites that a plan is made from; at least 64 draws.  What
+costs ESS are rare states that a block draws far too seldom: few pilots have none of them, and take
+the block for harmless."""
 NUM_PREFIXES = 256
 
 
@@ -186,7 +188,7 @@ class AnyTimeSampler:
 
 def num_pilots(num_sites: int) -> int:
     """Draws that a plan for so many sites is made from."""
-    return max(64, min(512, NUM_PILOTS // num_sites))
+    return max(64, min(MOST_PILOTS, NUM_PILOTS // num_sites**2))
 
 
 def denoise(model: KnownLaw, x_t: Tensor, t: Tensor) -> Tensor:

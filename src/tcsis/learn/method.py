@@ -117,6 +117,11 @@ class Method(Frozen, ABC, Generic[Model]):
     def loss(self, model: Model, target: Target, buffer: Buffer) -> Loss:
         """``buffer`` holds all training states as they are at the time of a batch."""
 
+    def parts(self, model: Model) -> list[list[nn.Parameter]]:
+        """Weights whose gradients are clipped together: all, unless the loss is a sum of losses of
+        which each has weights of its own, and one would have the others cut."""
+        return [list(model.parameters())]
+
     @abstractmethod
     def sampler(self, model: Model, target: Target) -> ModelSampler: ...
 

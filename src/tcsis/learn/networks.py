@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -16,7 +17,14 @@ from torch import Tensor, nn
 from tcsis.basics.frozen import Frozen, Positive
 from tcsis.learn.models import symmetry
 from tcsis.learn.models.diffusion import Field as SiteField
-from tcsis.learn.models.diffusion import LogitNetwork, SiteNetwork, SpinNetwork, in_width
+from tcsis.learn.models.diffusion import (
+    LogitNetwork,
+    SiteNetwork,
+    SpinNetwork,
+    in_width,
+    known_field,
+)
+from tcsis.learn.models.heads import FormHeads, Heads, SpinHeads
 from tcsis.learn.models.known_law import slots_of
 from tcsis.learn.nn.dense import DenseNet
 from tcsis.learn.nn.dit import DiT, chain_dit, graph_dit, lattice_dit, set_dit
@@ -40,6 +48,20 @@ class Trunk(Frozen, ABC):
         v = target.num_values
         symmetrise = symmetry.of_values(v) if alike else symmetry.as_it_is
         return SiteNetwork(self.trunk(target, in_width(v)), self.width, v, field, symmetrise)
+
+    def form_heads(
+        self, target: Target, forms: list[list[int]], fields: Sequence[SiteField]
+    ) -> Heads:
+        """What is learned of marginal and denoiser, the mean over all ``forms``, with the fields as
+        skip terms of the denoiser."""
+        v = target.num_values
+        return FormHeads(self.trunk(target, v + 1), self.width, v, forms, fields)
+
+    def two_heads(
+        self, target: Target, forms: list[list[int]], fields: Sequence[SiteField]
+    ) -> Heads:
+        """The same where estimates train the denoiser as well."""
+        return self.form_heads(target, forms, fields)
 
 
 class Convolutions(Trunk):
@@ -72,6 +94,17 @@ class Dense(Trunk):
             return super().sites(target, field, alike=alike)
         trunk = DenseNet(slots_of(target), 1, self.width, self.depth, odd=alike)
         return SpinNetwork(trunk, self.width, field)
+
+    def two_heads(
+        self, target: Target, forms: list[list[int]], fields: Sequence[SiteField]
+    ) -> Heads:
+        """Of spins those of the self-normalized model, with the field that costs least: the network
+        makes up for the difference, and draws are faster by it."""
+        if target.num_values > 2:
+            return self.form_heads(target, forms, fields)
+        network = self.sites(target, known_field(target), alike=len(forms) > 1)
+        assert isinstance(network, SpinNetwork)
+        return SpinHeads(network, self.width)
 
 
 class Transformer(Trunk):

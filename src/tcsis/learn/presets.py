@@ -165,24 +165,21 @@ def self_normalized(target: Target) -> Config:
 
 def unbiased(target: Target) -> Config:
     """The same with joint estimates, which train marginal and denoiser without bias."""
-    base, few = self_normalized(target), target.num_sites <= 20
+    base, few, dense = self_normalized(target), target.num_sites <= 20, sees_all_alike(target)
     assert isinstance(base.method, SelfNormalized)
-    coloured = target.colouring is not None and few
+    coloured = target.colouring is not None and few and not dense
     method = Unbiased(
-        network=site_network(target, width=16),
+        network=base.method.network,
         estimator=JointColoured(num_samples=64)
         if coloured
-        else JointGuided(num_chains=8, num_rungs=12),
+        else JointGuided(num_chains=8, num_rungs=6 if few else 12),
         preconditioning=CrowdTerm(),
         noise_eps=1e-3,
         step=base.method.step,
         num_calls=base.method.num_calls,
     )
-    return base.model_copy(
-        update={
-            "method": method, "optimisation": Optimisation(), "num_steps": 400 if few else 500,
-        }
-    )  # fmt: skip
+    num_steps = (1_000 if few else 1_500) if dense else (400 if few else 500)
+    return base.model_copy(update={"method": method, "num_steps": num_steps})
 
 
 # -- paper ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tcsis.reverse.trapezoidal import Trapezoidal
 from tcsis.targets.base import Target
 from tcsis.targets.known import KnownSites
 
-BATCH_SIZE = 256
+BATCH_SIZE = 512
 NUM_NOISED = 64
 """Exact draws at whose noised states scores are compared with exact ones."""
 

@@ -151,13 +151,16 @@ class Run:
         states[chosen] = x_0
         self.optimiser.zero_grad()
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_norm)
+        norms = [
+            nn.utils.clip_grad_norm_(part, settings.max_norm)
+            for part in self.method.parts(self.model)
+        ]
         for group in self.optimiser.param_groups:
             group["lr"] = self.learning_rate()
         self.optimiser.step()
         self.step += 1
         move_average(self.average, self.model, self.step, settings.ema)
-        return torch.where(norm.isfinite(), loss.detach(), torch.nan)
+        return torch.where(torch.stack(norms).isfinite().all(), loss.detach(), torch.nan)
 
     @property
     def seconds(self) -> float:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from tcsis.basics.frozen import Named, Positive
 from tcsis.identity.blocks import log_mean
@@ -75,12 +75,13 @@ class Unbiased(Method[MarginalModel]):
 
     def model(self, target: Target) -> MarginalModel:
         target = target.sketch
-        trunk = self.network.trunk(target, target.num_values + 1)
         alike = self.symmetric and target.symmetries.value_permutation and target.num_values <= 3
         forms = (marginal.all_relabellings if alike else marginal.one_form)(target.num_values)
         noise = UniformNoise(target.num_values, LogLinear(eps=self.noise_eps))
         skips, fields = self.preconditioning.terms(target, noise, forms)
-        return MarginalModel(noise, trunk, self.network.width, forms, skips, fields)
+        network = self.network
+        heads = network.two_heads if self.estimator.trains_denoiser else network.form_heads
+        return MarginalModel(noise, heads(target, forms, fields), skips, fields)
 
     def prepare(
         self, model: MarginalModel, target: Target, buffer: Buffer, generator: torch.Generator
@@ -110,6 +111,11 @@ class Unbiased(Method[MarginalModel]):
             return self.estimator.estimate(model, target, buffer, batch), batch.x_0
 
         return losses.denoising(model.noise, shared_times, estimate, compare)
+
+    def parts(self, model: MarginalModel) -> list[list[nn.Parameter]]:
+        apart = model.heads.apart()
+        own = {id(weights) for weights in apart}
+        return [apart, [weights for weights in model.parameters() if id(weights) not in own]]
 
     def sampler(self, model: MarginalModel, target: Target) -> DiffusionSampler:
         denoiser = partial(self.scores, model)

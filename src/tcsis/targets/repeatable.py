@@ -21,7 +21,7 @@ def check_repeatable(target: Target, x: Tensor) -> None:
     state and both values."""
     rows = torch.linspace(0, len(x) - 1, min(NUM_PROBES, len(x))).long()
     x = target.check(x[rows].to(target.device))
-    first = target._log_density(x).double()
+    first = target.log_density(x).double()
     order = torch.arange(len(x) - 1, -1, -1, device=x.device)
     half = (len(x) + 1) // 2
     for part in (
@@ -33,7 +33,7 @@ def check_repeatable(target: Target, x: Tensor) -> None:
     ):
         if not len(part):
             continue
-        again = target._log_density(x[part]).double()
+        again = target.log_density(x[part]).double()
         tolerance = target.rounding * (1 + again.abs())
         differs = (again != first[part]) & ~((again - first[part]).abs() <= tolerance)
         if bool(differs.any()):

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from tcsis.learn import presets
 from tcsis.learn.models.marginal import (
-    NUM_KNOTS,
     MarginalModel,
     assembled,
     assembled_score,
     learned,
 )
+from tcsis.learn.models.skips import NUM_KNOTS
 from tcsis.targets import RBM, Ising, Potts, Target
 
 DOUBLE = {"dtype": torch.float64}
@@ -96,6 +96,16 @@ def test_names_do_not_matter_where_they_should_not(symmetric: bool, awake: Calla
         for renaming in itertools.permutations(range(3))
     ]
     assert max(gaps) < 1e-10 if symmetric else max(gaps) > 1e-3
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_flip_of_all_spins_changes_nothing(symmetric: bool, awake: Callable) -> None:
+    model = awake(make(Ising(3, 0.4, **DOUBLE), symmetric=symmetric))
+    x, t = some_states(Ising(3, 0.4))
+    gap = (model.log_marginal(1 - x, t) - model.log_marginal(x, t)).abs().max()
+    flipped = learned(model, 1 - x, t).flip(-1) - learned(model, x, t)
+    for difference in (gap, flipped.abs().max()):
+        assert difference < 1e-10 if symmetric else difference > 1e-3
 
 
 # -- scores ----------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from tcsis import exact
 from tcsis.learn import presets
-from tcsis.learn.models.marginal import NUM_KNOTS, MarginalModel
+from tcsis.learn.models.heads import FormHeads, field_terms
+from tcsis.learn.models.marginal import MarginalModel
 from tcsis.learn.models.skips import (
+    NUM_KNOTS,
     Density,
     FirstOrder,
     Knots,
@@ -128,9 +130,11 @@ def test_a_crowd_takes_over_where_it_is_better() -> None:
     """With exact joint densities at β = 0.6: belief propagation alone at first, the crowd alone in
     the noise, and a denoiser that is nowhere much worse than the better of the two."""
     target = Ising(3, 0.6, 0.05, **DOUBLE)
-    config = presets.tiny(target, "unbiased")
+    network = {"kind": "lattice", "width": 8, "depth": 2}
+    config = presets.tiny(target, "unbiased").changed(method={"network": network})
     model = config.new_model(target, seed=0).double().requires_grad_(False)
     assert isinstance(model, MarginalModel) and model.crowd is not None
+    assert isinstance(model.heads, FormHeads)
     truth, generator = exact.Enumeration(target), torch.Generator().manual_seed(4)
     model.crowd.gather(truth.draw(len(model.crowd.states), generator).long(), truth.log_z)
     x_0 = truth.draw(3_000, generator).long()
@@ -142,13 +146,12 @@ def test_a_crowd_takes_over_where_it_is_better() -> None:
     model.fit_skips(x, t, log_p)
     chosen = log_d.gather(1, sites[..., None].expand(-1, -1, 2))
     model.fit_fields(x, t, sites, log_p[:, None, None] + chosen)
-    shares = model.field_coefficients.values[:, 2]
+    coefficients = model.heads.field_coefficients.values
+    shares = coefficients[:, 2]
     assert shares[0] == 1 and shares[-1] == 0
     assert torch.equal(shares, shares.sort(descending=True).values)
-    torch.testing.assert_close(
-        model.coefficients.values[:, 1:], model.field_coefficients.values[:, 1:]
-    )
-    terms = model.field_terms(x, model.alpha(x, t)).unbind(-1)
+    torch.testing.assert_close(model.coefficients.values[:, 1:], coefficients[:, 1:])
+    terms = field_terms(model.fields, x, model.alpha(x, t)).unbind(-1)
     own, bins = model.noise.log_kernel(x, t), (8 * t[:, 0]).long()
 
     def error(logits: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.learn.models.symmetry import Symmetrise
-from tcsis.learn.nn.dense import DenseNet
+from tcsis.learn.nn.dense import DenseNet, through
 from tcsis.learn.nn.dit import zero_init
 from tcsis.learn.nn.features import time_features
 from tcsis.learn.nn.heads import SiteHead
@@ -81,9 +81,21 @@ class SpinNetwork(nn.Module):
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
         """gain(ᾱ)·field + NN, (b, d) and α (b, d) or (1, d) -> (b, d, 2)."""
         alpha = alpha.to(self.head.weight.dtype)
-        z = (alpha * (2 * x - 1))[..., None]
-        parts = z.split(IN_CACHE) if len(alpha) == 1 else [z]
-        said = torch.cat([self.head(self.trunk(part, alpha)) for part in parts])  # (b, d, 1)
+        parts = spins(x, alpha).split(IN_CACHE if len(alpha) == 1 else len(x))
+        layers = self.trunk.layers(alpha)
+        said = torch.cat([self.head(through(part, layers)) for part in parts])
+        return self.with_field(said, x, alpha)
+
+    def features(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """(b, d) -> (b, d, width)."""
+        return self.trunk(spins(x, alpha), alpha)
+
+    def logits_of(self, h: Tensor, x: Tensor, alpha: Tensor) -> Tensor:
+        """The same from the features of all states."""
+        return self.with_field(self.head(h), x, alpha)
+
+    def with_field(self, said: Tensor, x: Tensor, alpha: Tensor) -> Tensor:
+        """gain(ᾱ)·field + NN from what the network said, (b, d, 1) -> (b, d, 2)."""
         field = self.field(x, alpha.expand(x.shape)).to(alpha.dtype)
         return self.gain(alpha.mean(1)) * field + torch.cat([-said, said], -1)
 
@@ -100,6 +112,11 @@ def known(x: Tensor, alpha: Tensor, num_values: int) -> Tensor:
     """α·([x = v] - 1/V), (b, d, v): what a site tells; nothing at α = 0."""
     one_hot = nn.functional.one_hot(x, num_values).to(alpha.dtype)
     return alpha[..., None] * (one_hot - 1 / num_values)
+
+
+def spins(x: Tensor, alpha: Tensor) -> Tensor:
+    """α·(±1), (b, d) -> (b, d, 1): what a site of two values tells."""
+    return (alpha * (2 * x - 1))[..., None]
 
 
 # -- fields ---------------------------------------------------------------------------------------

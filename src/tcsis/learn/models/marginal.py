@@ -19,22 +19,20 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.learn.models.crowd import Crowd
-from tcsis.learn.models.diffusion import Field, known
+from tcsis.learn.models.diffusion import Field, without_repeats
+from tcsis.learn.models.heads import Heads, field_terms
 from tcsis.learn.models.skips import (
+    NUM_KNOTS,
     Knots,
-    RunningMean,
     Skip,
     fading,
     falling,
     hat_functions,
     local_variance,
+    taking_over,
 )
-from tcsis.learn.nn.heads import PooledHead, SiteMLP
 from tcsis.learn.objectives import site_cross_entropies
 from tcsis.noise import UniformNoise, log_normalise, log_sum
-
-NUM_KNOTS = 17
-"""Times between which the coefficients of the skip terms are interpolated."""
 
 NUM_NEWTON, MOST_GAP, LEAST_NOISE = 10, 3.0, 0.01
 """Newton steps of the fit of the skip terms, the largest log p̂_t - log p_θ that they heed, and the
@@ -48,9 +46,6 @@ RESTRAINT = 300.0
 
 SHARES = [k / 20 for k in range(21)]
 """Shares that the last field may have."""
-
-MOST_ODDS = 5.0
-"""Log-odds of fields that a network reads are cut here: what is nearly certain counts alike."""
 
 
 def one_form(num_values: int) -> list[list[int]]:
@@ -69,27 +64,14 @@ class MarginalModel(nn.Module):
     log_scale: Tensor
 
     def __init__(
-        self,
-        noise: UniformNoise,
-        trunk: nn.Module,
-        width: int,
-        forms: list[list[int]],
-        skips: Sequence[Skip],
-        fields: Sequence[Field],
+        self, noise: UniformNoise, heads: Heads, skips: Sequence[Skip], fields: Sequence[Field]
     ):
-        """Of the ``skips`` of the marginal, and of the ``fields`` of the second head, which are as
-        many, the first is right as t → 0 and the last, if there are two, as t → 1."""
+        """Of the ``skips`` of the marginal, and of the ``fields`` that say as much of the denoiser
+        and are as many, the first is right as t → 0 and the last, if there are two, as t → 1."""
         super().__init__()
-        self.noise, self.trunk, self.forms = noise, trunk, forms
-        self.skips, self.fields = skips, fields
+        self.noise, self.heads, self.skips, self.fields = noise, heads, skips, fields
         self.parts = nn.ModuleList(skips)  # whose tensors move and are saved with the model
         self.coefficients = Knots(fading(NUM_KNOTS, len(skips)))
-        self.field_coefficients = Knots(fading(NUM_KNOTS, len(fields)))
-        self.norm, self.centre = nn.LayerNorm(width), RunningMean(NUM_KNOTS, width)
-        self.head = PooledHead(width, 2 * width)
-        self.site_head = SiteMLP(
-            width + len(fields) * noise.num_values, 2 * width, noise.num_values
-        )
         self.register_buffer("log_scale", torch.full((NUM_KNOTS,), -torch.inf))
 
     @property
@@ -101,37 +83,21 @@ class MarginalModel(nn.Module):
     def log_marginal(self, x: Tensor, t: Tensor) -> Tensor:
         """(b, d) and (b, d) -> (b,)."""
         alpha = self.alpha(x, t)
-        return self.learned(known(x, alpha, self.noise.num_values), alpha) + self.skip(x, alpha)
+        return self.heads.marginal(x, alpha) + self.skip(x, alpha)
 
     def site_logits(self, x: Tensor, t: Tensor) -> Tensor:
         """What the second head says on every site, without the site's own noise, (b, d, v)."""
-        alpha = self.alpha(x, t)
-        h = self.features(known(x, alpha, self.noise.num_values), alpha)
-        return self.site_logits_of(h, x, alpha)
+        alpha = self.noise.alpha(x, without_repeats(t)).to(self.log_scale.dtype)
+        return self.heads.logits(x, alpha)
 
     def both(self, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """``log_marginal`` and ``site_logits`` with one call of the trunk."""
         alpha = self.alpha(x, t)
-        h = self.features(known(x, alpha, self.noise.num_values), alpha)
-        return self.pooled(h, alpha) + self.skip(x, alpha), self.site_logits_of(h, x, alpha)
+        learned, logits = self.heads.both(x, alpha)
+        return learned + self.skip(x, alpha), logits
 
     def alpha(self, x: Tensor, t: Tensor) -> Tensor:
         return self.noise.alpha(x, t).expand(x.shape).to(self.log_scale.dtype)
-
-    def learned(self, z: Tensor, alpha: Tensor) -> Tensor:
-        """NN(x, t) from what is known, the mean over its forms, (b, d, v) -> (b,)."""
-        return self.pooled(self.features(z, alpha), alpha)
-
-    def pooled(self, h: Tensor, alpha: Tensor) -> Tensor:
-        """The head on the features of every form, (f·b, d, width) and (b, d) -> (b,)."""
-        offset = self.centre(h, alpha.mean(1).repeat(len(self.forms)))
-        return self.head(h - offset[:, None]).reshape(-1, len(alpha)).mean(0)
-
-    def features(self, z: Tensor, alpha: Tensor) -> Tensor:
-        """The trunk on every form, (b, d, v) -> (f·b, d, width)."""
-        z = torch.cat([z[..., order] for order in self.forms])
-        alpha = alpha.repeat(len(self.forms), 1)
-        return self.norm(self.trunk(torch.cat([z, alpha[..., None]], -1), alpha))
 
     def skip(self, x: Tensor, alpha: Tensor) -> Tensor:
         """c_0(ᾱ) + Σ_n c_n(ᾱ)·skip_n(x, t), (b,)."""
@@ -147,7 +113,7 @@ class MarginalModel(nn.Module):
         joint estimates (b, k, v) at some sites (b, k) of every state, by cross-entropy weighted as
         in training; and the skip terms, which have these scores, likewise."""
         rows, alpha = torch.arange(len(x), device=x.device)[:, None], self.alpha(x, t)
-        first, last = self.field_terms(x, alpha)[rows, sites].double().unbind(-1)
+        first, last = field_terms(self.fields, x, alpha)[rows, sites].double().unbind(-1)
         own = self.noise.log_kernel_at(x, alpha)[rows, sites].double()
         log_hat = log_sum(log_joint)
         weight = (log_hat - self.log_marginal(x, t)[:, None]).clamp_max(MOST_GAP).exp()
@@ -157,8 +123,8 @@ class MarginalModel(nn.Module):
             loss = weight * site_cross_entropies(log_d, log_joint - log_hat[..., None])
             losses.append(hats.T @ loss.sum(1))
         shares = torch.tensor(SHARES)[falling(torch.stack(losses, 1))].to(alpha)
-        for knots in (self.field_coefficients, self.coefficients):
-            knots.begin_at(torch.stack([1 - shares, shares], 1))
+        self.heads.begin_at(shares)
+        self.coefficients.begin_at(taking_over(shares))
 
     @torch.no_grad()
     def fit_skips(self, x: Tensor, t: Tensor, log_p_hat: Tensor) -> None:
@@ -175,27 +141,13 @@ class MarginalModel(nn.Module):
             precision = 1 / (LEAST_NOISE + local_variance(mean, gap, NUM_KNOTS))
             self.coefficients.fit(mean, terms, 1 - 1 / ratio, ratio * precision, RESTRAINT)
 
-    def site_logits_of(self, h: Tensor, x: Tensor, alpha: Tensor) -> Tensor:
-        """The second head on the trunk and the fields, and the fields as skip terms, (b, d, v)."""
-        terms = self.field_terms(x, alpha)
-        moderate = centred(terms).clamp(-MOST_ODDS, MOST_ODDS) / MOST_ODDS
-        fields = torch.cat([moderate[:, :, order].flatten(2) for order in self.forms])
-        parts = self.site_head(torch.cat([h, fields], -1)).chunk(len(self.forms))
-        # form k has value order[u] in place u
-        back = [torch.tensor(order).argsort() for order in self.forms]
-        said = sum(part[..., order] for part, order in zip(parts, back, strict=True)) / len(back)
-        return self.field_coefficients(alpha.mean(1), terms) + said
-
-    def field_terms(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """(b, d, v, n)."""
-        return torch.stack([field(x, alpha).to(alpha.dtype) for field in self.fields], -1)
-
 
 # -- ways to the denoiser -------------------------------------------------------------------------
 
 
 def learned(model: MarginalModel, x_t: Tensor, t: Tensor) -> Tensor:
     """The denoiser of the second head, (b, d) and (b, d) -> (b, d, v), in one call."""
+    t = without_repeats(t)
     logits = model.site_logits(x_t, t)
     return log_normalise(logits + model.noise.log_kernel(x_t, t).to(logits.dtype))
 
@@ -223,8 +175,3 @@ def score_at(model: MarginalModel, x: Tensor, t: Tensor, site: int, here: Tensor
         there = torch.cat([model.log_marginal(states, own).to(here) for states, own in parts])
         score.scatter_(1, y[:, site, None], (there - here)[:, None])
     return score
-
-
-def centred(logits: Tensor) -> Tensor:
-    """Without the mean over the values, which says nothing, (..., v, n)."""
-    return logits - logits.mean(-2, keepdim=True)

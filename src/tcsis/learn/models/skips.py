@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from tcsis.noise import UniformNoise, log_sum
 from tcsis.targets.base import Target
 
+NUM_KNOTS = 17
+"""Times between which coefficients are interpolated."""
 SMOOTHNESS, TINY = 10.0, 1e-6
 """What second differences of coefficients count in a fit, in units of one state; and what keeps an
 empty knot solvable."""
@@ -67,6 +69,11 @@ def fading(num_knots: int, num_terms: int) -> Tensor:
         start[:, 2] = (1 - alpha.square()).pow(6)
         start[:, 1] = 1 - start[:, 2]
     return start
+
+
+def taking_over(shares: Tensor) -> Tensor:
+    """Coefficients of two terms of which the second has these shares, (k,) -> (k, 2)."""
+    return torch.stack([1 - shares, shares], 1)
 
 
 class Knots(nn.Module):

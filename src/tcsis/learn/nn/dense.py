@@ -13,6 +13,8 @@ not depend on its own noisy value.  Without shifts they are odd in z.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, silu
@@ -22,6 +24,19 @@ from tcsis.learn.nn.features import time_features
 TIME_WIDTH, GATE_WIDTH = 32, 64
 NUM_ENDS = 3
 """Gates of what the features are the sum of."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """W as one matrix, (d·c, d·h); the gate and shift of ``a``, (n, 1, h); for every mix its
+    weights with the gate of what it reads, (n, h, h), and its shift less their part of the ½,
+    (n, 1, h); and the gates of what the features are the sum of.  n is 1 at shared times."""
+
+    first: Tensor
+    gate: Tensor
+    shift: Tensor
+    mixes: list[tuple[Tensor, Tensor]]
+    ends: list[Tensor]
 
 
 class DenseNet(nn.Module):
@@ -56,15 +71,17 @@ class DenseNet(nn.Module):
         nn.init.constant_(self.gates.bias, 2.0)
 
     def forward(self, z: Tensor, alpha: Tensor) -> Tensor:
+        return through(z, self.layers(alpha))
+
+    def layers(self, alpha: Tensor) -> Layers:
+        """The weights of every layer at these times, which parts of a batch may share."""
         gates, shifts = self.opened(alpha.mean(1))
-        *inner, from_u, from_a, from_h = gates
-        u = (z.flatten(1) @ self.first()).unflatten(1, (-1, self.width))  # (b, d, h)
-        # in place where nothing is lost: fresh memory costs more than the arithmetic
-        a = h = torch.addcmul(shifts[0], u, inner[0]).sigmoid_()
+        inner, ends = gates[: len(self.mix) + 1], gates[len(self.mix) + 1 :]
+        mixes = []
         for mix, gate, shift in zip(self.mix, inner[1:], shifts[1:], strict=True):
-            h = centred_product(h, gate, mix, shift).sigmoid_()
-        features = torch.addcmul(-(from_a + from_h) / 2, u, from_u)
-        return features.addcmul_(a, from_a).addcmul_(h, from_h)
+            weights = gate.transpose(1, 2) * mix  # (n, h, h)
+            mixes.append((weights, shift - weights.sum(1, keepdim=True) / 2))
+        return Layers(self.first(), inner[0], shifts[0], mixes, ends)
 
     def first(self) -> Tensor:
         """W as one matrix from all inputs to all sites, (d·c, d·h)."""
@@ -81,11 +98,20 @@ class DenseNet(nn.Module):
         return gates, list(self.shifts(inner).split(self.width, -1))
 
 
-def centred_product(h: Tensor, gate: Tensor, mix: Tensor, shift: Tensor) -> Tensor:
-    """(g·(h - ½)) M + s, (b, d, h): a gate that all states share goes to the weights, which are
-    fewer, and the ½ to the shift."""
-    weights = gate.transpose(1, 2) * mix  # (n, h, h)
-    shift = shift - weights.sum(1, keepdim=True) / 2
-    if len(gate) == 1:
+def through(z: Tensor, layers: Layers) -> Tensor:
+    """Features of every site, (b, d, c) -> (b, d, h)."""
+    u = (z.flatten(1) @ layers.first).unflatten(1, (-1, layers.gate.shape[-1]))  # (b, d, h)
+    # in place where nothing is lost: fresh memory costs more than the arithmetic
+    a = h = torch.addcmul(layers.shift, u, layers.gate).sigmoid_()
+    for weights, shift in layers.mixes:
+        h = product(h, weights, shift).sigmoid_()
+    from_u, from_a, from_h = layers.ends
+    features = torch.addcmul(-(from_a + from_h) / 2, u, from_u)
+    return features.addcmul_(a, from_a).addcmul_(h, from_h)
+
+
+def product(h: Tensor, weights: Tensor, shift: Tensor) -> Tensor:
+    """h M + s, (b, d, h), with one M for all states or one a state."""
+    if len(weights) == 1:
         return torch.addmm(shift[0], h.flatten(0, 1), weights[0]).unflatten(0, h.shape[:2])
     return torch.baddbmm(shift, h, weights)
