@@ -61,7 +61,7 @@ CODES = {
     "SIGINT": (130,),
     "full disk": (6,),
 }  # fmt: skip
-TIMES = ("seconds", "training_seconds")
+TIMES = ("seconds", "training_seconds", "spent")
 SECOND_FAULT = 0.3
 LATEST = 1.1
 """Faults come until this many times the length of a whole run."""

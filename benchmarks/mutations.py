@@ -42,7 +42,16 @@ BATCH = 250
 """Mutations in one process, which a damaged file might end."""
 LONGEST = 60
 """Seconds after which a command that reads a damaged file is taken not to end."""
-TIMES = ("seconds", "training_seconds", "folder", "files", "environment", "commands", "writer")
+TIMES = (
+    "seconds",
+    "training_seconds",
+    "spent",
+    "folder",
+    "files",
+    "environment",
+    "commands",
+    "writer",
+)
 
 TINY = ["--preset", "tiny", "--steps", "20", "--n", "60", "--set", "train.num_evaluations=2"]
 ISING = ["ising", "--side", "3", "--beta", "0.4"]

@@ -82,13 +82,17 @@ def signal_once(number: int, ready: Callable[[], bool]) -> Iterator[None]:
         thread.join()
 
 
+def newest(run: Path) -> int:
+    return max(checkpoint.list_checkpoints(run / "checkpoint"), default=0)
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_saves_and_says_how_to_go_on(
     name: str, tmp_path: Path, tcsis_cli: Callable
 ) -> None:
     run, number = tmp_path / "run", int(getattr(signal, name))
     line = ["train", *SMALL, *TINY, "--steps", "300", "--set", "run.checkpoint_every=0", "--out"]
-    with signal_once(number, lambda: (run / "checkpoint" / "checkpoint-9").exists()):
+    with signal_once(number, lambda: newest(run) > 8):
         outcome = tcsis_cli(*line, run)
     assert outcome.code == 128 + number
     assert outcome.err.count("\n") == 1
@@ -103,7 +107,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
 
 def test_a_signal_outside_of_a_run(tcsis_cli: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     stop = lambda printing: signal.raise_signal(signal.SIGTERM)  # noqa: E731
-    monkeypatch.setattr("tcsis.app.cli.inspection.targets", stop)
+    monkeypatch.setattr("tcsis.app.cli.catalogue.targets", stop)
     outcome = tcsis_cli("targets", "--json")
     assert (outcome.code, outcome.err) == (143, "interrupted\n")
     assert json.loads(outcome.out)["exit_code"] == 143
@@ -230,12 +234,12 @@ def test_a_run_that_a_crash_left_aside_is_found(
     run = tmp_path / "run"
     shutil.copytree(whole, tmp_path / "run.replacement")
     shutil.copytree(whole, tmp_path / "run.replaced")
-    for command in ("show", "evaluate", "sample"):
-        outcome = tcsis_cli(command, run)
+    for line in (["show", run], ["evaluate", run], ["sample", run, "--out", tmp_path / "drawn"]):
+        outcome = tcsis_cli(*line)
         assert outcome.code == 0
         assert f"the run is in {run}.replacement" in outcome.err
     assert tcsis_cli("train", "--resume", "--out", run, "--quiet").code == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"run"}
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "drawn"}
     check_same(run, whole)
 
 
@@ -404,7 +408,7 @@ def test_want_of_memory_is_no_fault_of_ours(
     def ask(printing: object) -> None:
         raise error
 
-    monkeypatch.setattr("tcsis.app.cli.inspection.targets", ask)
+    monkeypatch.setattr("tcsis.app.cli.catalogue.targets", ask)
     outcome = tcsis_cli("targets")
     assert outcome.code == 2
     assert outcome.err.startswith("error: there is not enough memory (")
