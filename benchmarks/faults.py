@@ -38,10 +38,10 @@ from typing import Any
 import numba
 import torch
 from numba.np.ufunc import parallel
-from tcsis.draws.storage import read_draws
 
 from tcsis.app.cli import inspection, main, running
 from tcsis.basics.seals import open_json
+from tcsis.draws.storage import read_draws
 from tcsis.learn import checkpoint
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "faults"

@@ -16,7 +16,7 @@ from tcsis.basics.seals import seal_json
 from tcsis.judging import weights
 from tcsis.judging.reference import NUM_REFERENCE
 from tcsis.mcmc import diagnostics
-from tcsis.targets import Ising, SpinGlass, from_callable
+from tcsis.targets import Ising, from_callable
 
 TARGET = Ising(4, 0.4407)
 
@@ -112,9 +112,9 @@ def test_the_exact_histogram_does_not_follow_the_draws() -> None:
 
 def test_targets_without_lattice_or_exact_answers() -> None:
     generator = torch.Generator().manual_seed(0)
-    glass = SpinGlass(16, 1.0)
-    x = torch.randint(2, (40, 256), generator=generator).to(torch.uint8)
-    large = compare_results(glass, {"noise": tcsis.Draws(x)})
+    cube = Ising((6, 6, 6), 0.01)
+    x = torch.randint(2, (40, 216), generator=generator).to(torch.uint8)
+    large = compare_results(cube, {"noise": tcsis.Draws(x)})
     assert large.exact is None
     assert large.methods[0].verdict.level == "doubtful"
     free = from_callable(lambda x: -x.double().sum(-1), 5, 3)

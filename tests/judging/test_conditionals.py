@@ -91,7 +91,7 @@ def test_rare_events_are_no_alarm() -> None:
     x = torch.ones(2_000, 400, dtype=torch.uint8)
     x[0, 3] = x[1, 3] = 0
     assert finding(tcsis.Draws(x), target)[0] == "trusted"
-    x[:40, 3] = 0
+    x[::50, 3] = 0
     level, why = finding(tcsis.Draws(x), target)
     assert level != "trusted"
     assert "site 3 has the value 1 in 98.0% of the draws" in why
@@ -122,4 +122,6 @@ def test_slow_chains_are_compared_in_batches() -> None:
             progress=False,
         )  # fmt: skip
         assert finding(chains, target)[0] == "trusted"
-        assert finding(chains.flat, target)[0] != "trusted"  # the same, taken for independent
+        order = torch.randperm(40_000, generator=torch.Generator().manual_seed(seed))
+        independent = tcsis.Draws(chains.flat.x[order])  # or so it seems
+        assert finding(independent, target)[0] != "trusted"

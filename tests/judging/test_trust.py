@@ -183,9 +183,7 @@ def test_draws_say_which_target_they_are_of(tmp_path) -> None:
         assert verdict.level == "failed"
         assert "were made for another target" in verdict.why
         assert "another target" not in judge(draws, mine).why
-    unsigned = judge(Draws(chains.flat.x), other)
-    assert unsigned.level == "failed"
-    assert "the sites follow each other" in unsigned.why.lower()
+    assert judge(Draws(chains.flat.x), other).level == "failed"
 
 
 def test_a_constant_makes_no_other_target_but_another_log_z() -> None:

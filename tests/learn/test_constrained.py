@@ -1,5 +1,6 @@
 """From a function to trained draws in seconds: constraints, strong fields and many values."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -85,15 +86,15 @@ def test_a_constrained_run_goes_on_bit_for_bit(
     make_step = Run.make_step
 
     def stopped(run: Run) -> Tensor:
-        if run.step == 9:
-            raise KeyboardInterrupt
+        if run.step == 9:  # heard when the step is made
+            signal.raise_signal(signal.SIGINT)
         return make_step(run)
 
     with monkeypatch.context() as patch:
         patch.setattr(Run, "make_step", stopped)
         with pytest.raises(KeyboardInterrupt):
             quiet(target, config, folder=tmp_path / "parts")
-    assert checkpoint.load(tmp_path / "parts" / "checkpoint")[1]["step"] == 9
+    assert checkpoint.load(tmp_path / "parts" / "checkpoint")[1]["step"] == 10
     quiet(target, config, folder=tmp_path / "parts", resume=True)
     (whole, data), (parts, again) = (
         checkpoint.load(tmp_path / part / "checkpoint") for part in ("whole", "parts")

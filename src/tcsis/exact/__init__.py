@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from tcsis.basics.checks import check_integer, make_generator
+from tcsis.basics.memory import check_fits
 from tcsis.draws import Draws
 from tcsis.exact import elimination, kac_ward, kaufman, planar_draws, torus, transfer
 from tcsis.exact.correlation import lattice_correlation
@@ -209,6 +210,7 @@ def draw(target: Target, n: int, seed: int = 0, *, max_bytes: int = MAX_BYTES) -
     """Independent exact draws, x (n, d) uint8, each with log_weight = log Z; elimination may use
     ``max_bytes`` of memory."""
     n = check_integer("n", n)
+    check_fits("n", n, target.num_sites, f" of {target.num_sites} sites")
     generator = make_generator(seed, "exact draws")
     start = time.perf_counter()
     if enumerable(target):

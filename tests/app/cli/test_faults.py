@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tcsis.draws.storage import read_draws
 
 from tcsis.app.cli import running
 from tcsis.basics import files
 from tcsis.basics.locks import sole_writer
+from tcsis.draws.storage import read_draws
 from tcsis.learn import checkpoint
 
 SMALL = ["ising", "--side", "3", "--beta", "0.4"]

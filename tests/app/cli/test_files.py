@@ -8,9 +8,9 @@ import dimod
 import numpy as np
 import pytest
 import xarray
-from tcsis.draws.storage import read_draws
 
 from tcsis.app.results import Result
+from tcsis.draws.storage import read_draws
 
 BIF = """network test { }
 variable smoking { type discrete [ 2 ] { yes, no }; }

@@ -47,7 +47,7 @@ def judge(
 
 
 def load_run(run: str) -> Learned:
-    return experiment.load_model(Path(run), runs.read_config(Path(run))["target"], "cpu")
+    return experiment.load_model(Path(run), runs.read_config(Path(run)), "cpu")
 
 
 def choose_target(options: TargetOptions, model: Learned | None) -> Target:
