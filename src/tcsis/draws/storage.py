@@ -29,6 +29,7 @@ import torch
 
 from tcsis.basics.files import write_whole
 from tcsis.basics.seals import open_bytes, seal_bytes
+from tcsis.basics.signals import deferred
 from tcsis.draws import Draws, Fingerprint
 from tcsis.targets.base import Target
 
@@ -57,9 +58,10 @@ def write_draws(
     attrs |= own_attributes(draws, target)
     # in float64 whatever the target computes in: differences of energies are what readers want
     energy = target.to(dtype=torch.float64).energy(draws.x.to(target.device)).cpu()
-    # in memory first: HDF5 itself does not survive a disk that is full
+    # in memory first: HDF5 itself does not survive a disk that is full; nor an exception from a
+    # signal, after which its finalisers print tracebacks of their own
     content = io.BytesIO()
-    with h5netcdf.File(content, "w") as file:
+    with deferred(), h5netcdf.File(content, "w") as file:
         file.attrs.update(attrs)
         write_groups(file, draws, energy.numpy(), target)
     write_whole(path, seal_bytes(content.getvalue()))
