@@ -1,6 +1,7 @@
 """Files of every format: what they mean, by enumeration, and what is wrong with those that mean
 nothing."""
 
+import gzip
 import itertools
 import re
 from dataclasses import dataclass
@@ -304,6 +305,15 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
         formats.read(tmp_path / "a.cnf")
     with pytest.raises(ValueError, match="is not a file: expected the path of one"):
         formats.read(tmp_path / "b.cnf")
+
+
+def test_packed_files(tmp_path: Path) -> None:
+    packed = gzip.compress(CNF.encode())
+    (tmp_path / "a.cnf.gz").write_bytes(packed)
+    assert exact.solve(formats.read(tmp_path / "a.cnf.gz")).log_z == pytest.approx(np.log(6))
+    (tmp_path / "a.cnf.gz").write_bytes(packed[:-12])
+    with pytest.raises(ValueError, match=r"cannot be read .*: expected a file that is whole"):
+        formats.read(tmp_path / "a.cnf.gz")
 
 
 def test_large_models_are_refused_before_they_are_made(tmp_path: Path) -> None:
