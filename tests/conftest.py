@@ -103,3 +103,8 @@ GIVEN = {
 @pytest.fixture(params=GIVEN)
 def given_target(request: pytest.FixtureRequest) -> Given:
     return GIVEN[request.param]()
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # as shells have it for what they run in the background; the tests of ctrl-C need one that works
+    signal.signal(signal.SIGINT, signal.default_int_handler)
