@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt --editable
 
-.PHONY: demo test docs lint bench study paper clean browser
+.PHONY: demo test docs lint bench study paper examples clean browser
 
 demo: .venv/.base
 	$(BIN)/tcsis compare ising --side 4 --beta 0.4407 --methods self-normalized,unbiased,autoregressive,gwg,glauber \
@@ -48,6 +48,10 @@ study: .venv/.base
 
 paper: .venv/.base
 	$(BIN)/tcsis paper --out docs/results/paper
+
+examples: .venv/.examples
+	for name in bayesian_networks digits protein variable_selection cuts_and_glasses; do \
+	  $(BIN)/python examples/$$name.py || exit 1; done
 
 clean:
 	rm -rf .venv
