@@ -87,7 +87,7 @@ def test_reads_of_a_discrete_model() -> None:
 
 def test_a_model_without_exact_draws_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     bqm = dimod.generators.ran_r(1, 10, seed=0)
-    monkeypatch.setattr(tcsis.exact, "quickly_drawable", lambda target: False)
+    monkeypatch.setattr(tcsis.exact, "affordable", lambda target: False)
     options = {"num_reads": 500, "beta": 0.3, "preset": "tiny", "time_budget": 120.0, "seed": 3}
     reads = TCSISSampler().sample(bqm, **options)
     assert reads.info["sampler"] == "trained, autoregressive"

@@ -145,8 +145,10 @@ def test_draws_are_exact(target: Ising) -> None:
 def test_large_lattices_have_kaufman() -> None:
     result = exact.solve(Ising(32, 0.4407))
     assert result.method == "kaufman"
-    assert result.correlation is None
+    assert result.correlation is not None
+    assert result.correlation[1] == pytest.approx(-result.mean_energy / 0.4407 / 2048, rel=1e-12)
     assert result.magnetisation is None
+    assert exact.solve(Ising(64, 0.4407)).correlation is None  # would take long
     # per site, close to the infinite lattice: Onsager's free energy at the critical point
     catalan = 0.915965594177219
     onsager = 0.5 * torch.log(torch.tensor(2.0)).item() + 2 * catalan / torch.pi
@@ -159,7 +161,7 @@ def test_large_lattices_have_kaufman() -> None:
         lambda: exact.solve(SherringtonKirkpatrick(30, 1.0)),
         lambda: exact.solve(Ising((6, 6, 6), 0.2)),
         lambda: exact.solve(Ising(20, 0.4, field=0.1)),
-        lambda: exact.draw(Ising(16, 0.4), 10),
+        lambda: exact.draw(Ising(16, 0.4, field=0.1), 10),
         lambda: exact.score(
             Ising(10, 0.4), UniformNoise(2), torch.zeros(1, 100, dtype=torch.long), 0.5
         ),
@@ -207,7 +209,7 @@ def test_exact_draws_as_a_sampler() -> None:
     assert isinstance(made, Sampler)
     assert torch.equal(made.sample(50, seed=4).x, exact.draw(target, 50, seed=4).x)
     with pytest.raises(ValueError, match="too large"):
-        exact.sampler(Ising(16, 0.3))  # log Z is known, and no draw
+        exact.sampler(Ising(16, -0.3))  # log Z is known, and no draw
 
 
 # -- planar models ---------------------------------------------------------------------------------

@@ -57,16 +57,34 @@ def test_weights_repair_a_wrong_temperature() -> None:
 
 
 def test_without_exact_answers() -> None:
-    """A cube of side 6 has no exact answer: the estimates stand alone, and say so."""
+    """A cube of side 6 that repels has no exact answer: the estimates stand alone, and say so."""
     x = torch.randint(2, (50, 256), generator=torch.Generator().manual_seed(0))
-    evaluation = tcsis.evaluate(x[:, :216], Ising((6, 6, 6), 0.2))
+    evaluation = tcsis.evaluate(x[:, :216], Ising((6, 6, 6), -0.2))
     assert evaluation.method is None
     assert all(row.error is None for row in evaluation.rows if row.name != "modes")
     assert "no exact answer at this size" in str(evaluation)
     large = tcsis.evaluate(x, Ising(16, 0.3))
     assert large.method == "kaufman"
-    assert large["energy"].error is not None
-    assert large["correlation"].error is None
+    assert all(row.error is not None for row in large.rows)
+    repelled = tcsis.evaluate(x, Ising(16, -0.3))
+    assert repelled.method == "kaufman"
+    assert repelled["correlation"].error is not None
+    assert repelled["magnetisation"].error is None  # there are no draws
+
+
+@pytest.mark.statistical
+def test_against_exact_draws_alone() -> None:
+    """A ferromagnet in three dimensions has draws and no log Z: perfect draws are at the floor, in
+    every row below 4 of them, and those of 5 % another temperature are not."""
+    target = Ising((5, 5, 5), 0.2)
+    right, wrong = (
+        tcsis.evaluate(tcsis.exact.draw(law, 4_000, seed=3), target)
+        for law in (target, Ising((5, 5, 5), 0.21))
+    )
+    assert "exact by draws, coupled from the past" in str(right)
+    assert all(row.error < 4 * row.floor for row in right.rows)
+    assert wrong["energy"].error > 4 * wrong["energy"].floor
+    assert wrong["correlation"].error > 4 * wrong["correlation"].floor
 
 
 def test_the_table_reads_well() -> None:

@@ -42,9 +42,9 @@ def test_wide_lattices_are_compared_by_their_pairs() -> None:
     target = SpinGlass(15, 0.4, boundary="open")
     draws = exact.draw(target, 2_000, seed=0)
     evaluation = tcsis.evaluate(draws, target)
-    assert evaluation["correlation"].exact is None
     assert evaluation["pair correlations"].error < 2 * evaluation["pair correlations"].floor
-    assert evaluation["magnetisation"].exact is None
+    for name in ("correlation", "magnetisation"):  # of exact draws, for there is no formula
+        assert evaluation[name].error < 3 * evaluation[name].floor
 
 
 def test_nothing_that_takes_minutes_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:

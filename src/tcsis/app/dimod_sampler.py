@@ -110,7 +110,7 @@ def draw(
     target: Target, n: int, seed: int, preset: str | None, time_budget: float | None
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """n draws of equal weight, (n, d), and how they were made."""
-    if exact.quickly_drawable(target):
+    if exact.quickly_drawable(target) and exact.affordable(target):
         source, how = Distribution(target, seed=seed), f"exact, by {exact.solve(target).method}"
     else:
         model = train(target, preset=preset, seed=seed, time_budget=time_budget, progress=False)

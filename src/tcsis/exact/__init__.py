@@ -5,9 +5,10 @@
 | enumeration     | any, V^d up to 2^22 for d free sites       | everything                       |
 | transfer matrix | 2-D lattice pairwise, V^width up to 2^14   | all but scores of noised states  |
 | elimination     | factors and pairs on graphs of small width | all but G(r) and magnetisation   |
-| Kaufman         | periodic 2-D Ising without field, any size | log Z and mean energy            |
+| Kaufman         | periodic 2-D Ising without field, any size | log Z, energy, G(r)              |
 | Kac–Ward        | planar spins without field, any size       | log Z, energy, bonds, draws      |
 |                 | the same on a periodic 2-D lattice         | log Z, energy, bonds             |
+| coupling        | ferromagnets without field, any V and size | draws                            |
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torch import Tensor
 from tcsis.basics.checks import check_integer, make_generator
 from tcsis.basics.memory import check_fits
 from tcsis.draws import Draws
-from tcsis.exact import elimination, kac_ward, kaufman, planar_draws, torus, transfer
+from tcsis.exact import elimination, kac_ward, kaufman, perfect, planar_draws, torus, transfer
 from tcsis.exact.correlation import lattice_correlation
 from tcsis.exact.elimination import MAX_BYTES, Elimination
 from tcsis.exact.enumeration import MAX_STATES, Enumeration
@@ -40,6 +41,7 @@ __all__ = [
     "ExactSampler",
     "TooColdError",
     "affordable",
+    "coupled",
     "denoiser",
     "draw",
     "drawable",
@@ -52,8 +54,9 @@ __all__ = [
 ]
 
 QUICK_ROW = 2**10
-MOST_SPINS, MOST_DRAWN_SPINS = 2**14, 2**12
-"""Of a model in the plane that is solved, or drawn from, without being asked for."""
+MOST_SPINS, MOST_DRAWN_SPINS, MOST_COUPLED_SPINS = 2**14, 2**12, 2**10
+"""Of a model in the plane that is solved, or drawn from, without being asked for; and of a
+ferromagnet that is drawn from, or whose G(r) is worked out."""
 
 
 @dataclass(frozen=True)
@@ -109,18 +112,26 @@ def drawable(target: Target) -> bool:
         or transfer.applies(target)
         or elimination.applies(target)
         or kac_ward.applies(target)
+        or perfect.applies(target)
     )
 
 
 def solvable(target: Target) -> bool:
     """Whether ``solve`` works for the target."""
-    return drawable(target) or kaufman.applies(target) or torus.read(target) is not None
+    return (
+        enumerable(target)
+        or transfer.applies(target)
+        or elimination.applies(target)
+        or kac_ward.applies(target)
+        or kaufman.applies(target)
+        or torus.read(target) is not None
+    )
 
 
 def affordable(target: Target) -> bool:
     """Whether ``solve`` may be called without being asked for: elimination can take minutes, and is
     then left to those who want it."""
-    if quickly_drawable(target) or kaufman.applies(target):
+    if quickly_summed(target) or kaufman.applies(target):
         return True
     small = target.num_sites <= MOST_SPINS
     return small and (kac_ward.applies(target) or torus.read(target) is not None)
@@ -128,9 +139,23 @@ def affordable(target: Target) -> bool:
 
 def quickly_drawable(target: Target) -> bool:
     """Whether ``draw`` may be called without being asked for."""
-    if enumerable(target) or transfer.applies(target) or elimination.quick(target):
+    if quickly_summed(target):
         return True
-    return target.num_sites <= MOST_DRAWN_SPINS and kac_ward.applies(target)
+    if target.num_sites <= MOST_DRAWN_SPINS and kac_ward.applies(target):
+        return True
+    # chains of more than two values may take forever to meet
+    spins = target.num_values == 2 and target.num_sites <= MOST_COUPLED_SPINS
+    return spins and coupled(target)
+
+
+def quickly_summed(target: Target) -> bool:
+    return enumerable(target) or transfer.applies(target) or elimination.quick(target)
+
+
+def coupled(target: Target) -> bool:
+    """Whether ``draw`` goes by coupling from the past."""
+    otherwise = quickly_summed(target) or kac_ward.applies(target)
+    return not otherwise and perfect.applies(target)
 
 
 def quick(target: Target) -> bool:
@@ -165,6 +190,8 @@ def solve(target: Target, *, max_bytes: int = MAX_BYTES) -> Exact:
         return Exact(
             target, "kaufman",
             kaufman.log_z(shape, target.beta), kaufman.mean_energy(shape, target.beta),
+            site_marginals=kac_ward.site_marginals(target.num_sites),
+            correlation=torus_correlation(target),
         )  # fmt: skip
     if (found := without_field(target)) is not None:
         return Exact(
@@ -177,6 +204,13 @@ def solve(target: Target, *, max_bytes: int = MAX_BYTES) -> Exact:
     raise ValueError(
         f"{too_large(target, max_bytes)}; use tcsis.mcmc for estimates of log Z and energy"
     )
+
+
+def torus_correlation(target: Ising) -> Tensor | None:
+    """G(r) of a periodic lattice; None where it is too large to ask for, or narrow."""
+    if target.num_sites > MOST_COUPLED_SPINS or torus.read(target) is None:
+        return None
+    return torus.correlation(target)
 
 
 def without_field(target: Target) -> kac_ward.KacWardResult | None:
@@ -207,28 +241,30 @@ def by_enumeration(target: Target) -> Exact:
 
 
 def draw(target: Target, n: int, seed: int = 0, *, max_bytes: int = MAX_BYTES) -> Draws:
-    """Independent exact draws, x (n, d) uint8, each with log_weight = log Z; elimination may use
-    ``max_bytes`` of memory."""
+    """Independent exact draws, x (n, d) uint8, each with log_weight = log Z where that is known;
+    elimination may use ``max_bytes`` of memory."""
     n = check_integer("n", n)
     check_fits("n", n, target.num_sites, f" of {target.num_sites} sites")
     generator = make_generator(seed, "exact draws")
     start = time.perf_counter()
+    log_z: float | None
     if enumerable(target):
         table = Enumeration(target)
         x, log_z = table.draw(n, generator), table.log_z
     elif transfer.applies(target):
         x, log_z = transfer.draw(target, n, generator), transfer.log_z(target)
-    elif elimination.quick(target) or (
-        elimination.applies(target, max_bytes) and not kac_ward.applies(target)
-    ):
-        cliques = Elimination(target, max_bytes=max_bytes)
-        x, log_z = cliques.draw(n, generator), cliques.log_z
-    elif (planar := kac_ward.read(target)) is not None:
+    elif not elimination.quick(target) and (planar := kac_ward.read(target)) is not None:
         log_z = kac_ward.solve(planar).log_z
         x = planar_draws.draw(planar, log_z, n, generator)
+    elif coupled(target) and (ferromagnet := perfect.read(target)) is not None:
+        x = perfect.draw(ferromagnet, n, generator)
+        log_z = solve(target).log_z if affordable(target) else None
+    elif elimination.applies(target, max_bytes):
+        cliques = Elimination(target, max_bytes=max_bytes)
+        x, log_z = cliques.draw(n, generator), cliques.log_z
     else:
         raise ValueError(f"{too_large(target, max_bytes)}; use tcsis.mcmc.sample for draws")
-    weight = torch.full((n,), log_z, dtype=torch.float64)
+    weight = None if log_z is None else torch.full((n,), log_z, dtype=torch.float64)
     return Draws(x, weight, seconds=time.perf_counter() - start).signed(target)
 
 
@@ -251,7 +287,7 @@ class ExactSampler:
     target: Target
 
     def sample(self, n: int, *, seed: int = 0) -> Draws:
-        """Independent exact draws, x (n, d) uint8, each with log_weight = log Z."""
+        """Independent exact draws, x (n, d) uint8, as ``draw`` gives them."""
         return draw(self.target, n, seed)
 
 
@@ -294,6 +330,6 @@ def too_large(target: Target, max_bytes: int = MAX_BYTES) -> str:
         f"states, a 2-D lattice with V^width <= {transfer.MAX_ROW_STATES} (width 14 for V = 2), "
         "a product of tables that can be summed out site by site "
         f"({elimination.obstacle(target, max_bytes)}), a planar graph of spins without field or "
-        "evidence, or, for log Z and energy alone, spins without field or evidence on a periodic "
-        "2-D lattice"
+        "evidence, for log Z and energy alone, spins without field or evidence on a periodic "
+        "2-D lattice, or, for draws alone, a ferromagnet without field or evidence"
     )

@@ -16,21 +16,28 @@ on there one after the other, each with its factor 1 + t·u (``tcsis.exact.respo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from tcsis.exact import kac_ward
-from tcsis.exact.compiled import DOUBLES, Numbers, turned_on
+from tcsis.exact.compiled import DOUBLE_DOUBLES, DOUBLES, Numbers, turned_on
 from tcsis.exact.kac_ward import KacWardResult, Planar, coupled_spins, in_numbers_that_do, tanh
 from tcsis.exact.planar import Embedding
 from tcsis.exact.response import Response
 from tcsis.targets import Target
+from tcsis.targets.physics import Ising
 
 TOLERATED = 1e-6
 """The most that the seams and the determinants may differ about the logarithm of a root."""
 
 NEGLIGIBLE = -30.0
 """The logarithm of a root, beside the largest, that adds nothing to Z."""
+
+TWISTS, SIGNS = ((), (0,), (1,), (0, 1)), np.array([-1.0, 1.0, 1.0, 1.0])
+"""The seams that are turned around in each of the four roots, and the sign of the root in 2Z."""
 
 
 class FlatTorus(Embedding):
@@ -78,12 +85,12 @@ def solve_torus(torus: Torus) -> KacWardResult:
 
 def solve_in(torus: Torus, numbers: Numbers) -> KacWardResult:
     model = torus.model
-    twists = [twisted(model.beta, torus.seams, flips) for flips in ((), (0,), (1,), (0, 1))]
+    twists = [twisted(model.beta, torus.seams, flips) for flips in TWISTS]
     roots = [kac_ward.solve_in(replace(model, beta=beta), numbers) for beta in twists]
     log_root = np.array([root.log_z for root in roots])
     if not np.isfinite(log_root).all():
         return replace(roots[0], error=np.inf)
-    sign = signs(torus, twists, log_root, numbers) * [-1, 1, 1, 1]
+    sign = signs(torus, twists, log_root, numbers) * SIGNS
     terms = sign * np.exp(log_root - log_root.max()) / 2
     total = float(terms.sum())
     if not total > 0:
@@ -101,6 +108,66 @@ def solve_in(torus: Torus, numbers: Numbers) -> KacWardResult:
         correlations=correlations,
         error=float(np.abs(share) @ errors),
     )
+
+
+def correlation(target: Ising) -> Tensor:
+    """G(r), r = 0..max_distance, of a lattice without field that is the same everywhere."""
+    torus, lattice = read(target), target.lattice
+    assert torus is not None and lattice is not None
+    rows, columns = lattice.shape
+    steps = [(columns, rows), (1, columns)]  # what a site's number grows by, and the way around
+    g = np.ones((lattice.max_distance + 1, len(steps)))
+    if target.beta == 0:  # where t → 1/t leads nowhere
+        g[1:] = 0
+        return torch.from_numpy(g.mean(1))
+    for axis, (step, around) in enumerate(steps):
+        path = [bond_between(torus, k * step, (k + 1) * step) for k in range(around // 2)]
+        along = correlation_along(torus, np.array(path[: lattice.max_distance]))
+        g[1:, axis] = along
+    return torch.from_numpy(g.mean(1))
+
+
+def bond_between(torus: Torus, i: int, j: int) -> int:
+    found = (np.sort(torus.model.graph.edges, axis=1) == sorted((i, j))).all(1).nonzero()[0]
+    return int(found[0])
+
+
+def correlation_along(torus: Torus, path: np.ndarray) -> np.ndarray:
+    """E[s_0 s_r] of the first site of a path of bonds, none of them in a seam, and the ends of its
+    first r bonds, r = 1..k, (k,) -> (k,)."""
+    model, seam = torus.model, np.union1d(*torus.seams)
+    chosen = np.r_[seam, path]
+    opened = model.beta.copy()
+    opened[chosen] = 0.0
+    sigma = Response(model.graph).of(opened, np.arange(len(opened)), chosen, DOUBLE_DOUBLES)
+    z = np.array([partition(torus, sigma, chosen, len(seam), r) for r in range(len(path) + 1)])
+    log_t = np.log(np.tanh(np.abs(model.beta[path]))).cumsum()
+    sign = np.sign(model.beta[path]).cumprod() * np.sign(z[1:, 0] * z[0, 0])
+    return sign * np.exp(z[1:, 1] - z[0, 1] + log_t)
+
+
+def partition(
+    torus: Torus, sigma: tuple[np.ndarray, np.ndarray], chosen: np.ndarray, first: int, r: int
+) -> tuple[float, float]:
+    """Sign and logarithm of Z, but for a factor, with t → 1/t on ``chosen[first : first + r]``."""
+    terms = []
+    for flips in TWISTS:
+        beta = twisted(torus.model.beta, torus.seams, flips)[chosen]
+        t, t_low = tanh(beta)
+        inverted = slice(first, first + r)
+        t[inverted], t_low[inverted] = inverse(t[inverted], t_low[inverted])
+        terms.append(turned_on(DOUBLE_DOUBLES, sigma[0].copy(), sigma[1].copy(), t, t_low))
+    sign, log_size = np.array(terms).T
+    total = float(SIGNS * sign @ np.exp(log_size - log_size.max()))
+    return float(np.sign(total)), float(log_size.max() + np.log(np.abs(total)))
+
+
+def inverse(t: np.ndarray, t_low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """1/t of a sum of two doubles, as one of two doubles."""
+    high = 1 / t
+    exact = [Fraction(1) / (Fraction(a) + Fraction(b)) for a, b in zip(t, t_low, strict=True)]
+    low = [float(x - Fraction(y)) for x, y in zip(exact, high, strict=True)]
+    return high, np.array(low)
 
 
 def twisted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,8 +109,11 @@ def evaluate_states(
         drawn, weights = States(drawn.target, drawn.x[kept]), weights[kept]
     rows = Comparison(drawn, weights, reference).rows()
     uneven = log_weight is not None and bool((log_weight.diff() != 0).any())
-    method = None if reference.truth is None else reference.truth.method
-    return Evaluation(tuple(rows), len(drawn), method, weighted, uneven)
+    return Evaluation(tuple(rows), len(drawn), reference.method, weighted, uneven)
+
+
+Observe = Callable[[States, Tensor | None], Tensor]
+"""Averages over states, by weights (n,) where there are any."""
 
 
 class Comparison:
@@ -142,34 +146,30 @@ class Comparison:
         return self.truth is not None and self.truth.method == "elimination"
 
     def energy(self) -> Row:
-        estimate = metrics.mean(self.drawn.energies, self.weights)
         truth = (
             None
             if self.truth is None
             else torch.tensor(self.truth.mean_energy, dtype=torch.float64)
         )
         deviation = metrics.deviation(self.reference.energies)
-        return self.of_means("energy", estimate, truth, deviation)
+        return self.of_means("energy", mean_energy, truth, deviation)
 
     def sites(self) -> Row:
-        estimate = metrics.site_marginals(self.x, self.target.num_values, self.weights)
         truth = None if self.truth is None else self.truth.site_marginals
-        p = estimate if truth is None else truth
-        return self.of_means("site marginals", estimate, truth, (p * (1 - p)).sqrt())
+        p = self.reference.marginals if truth is None else truth
+        return self.of_means("site marginals", site_marginals, truth, (p * (1 - p)).sqrt())
 
     def correlation(self) -> Row:
-        lattice, v = self.target.lattice, self.target.num_values
-        assert lattice is not None
-        estimate = metrics.correlation(self.x, v, lattice, self.weights)[1:]
         truth = self.truth.correlation if self.truth is not None else None
         deviation = self.reference.correlation_deviation[1:]
         return self.of_means(
-            "correlation", estimate, None if truth is None else truth[1:], deviation
+            "correlation", correlation, None if truth is None else truth[1:], deviation
         )
 
     def pairs(self, edges: Tensor) -> Row:
-        v = self.target.num_values
-        estimate = metrics.pair_correlations(self.x, v, edges, self.weights)
+        def observe(states: States, weights: Tensor | None) -> Tensor:
+            return metrics.pair_correlations(states.x, self.target.num_values, edges, weights)
+
         truth = None
         if self.truth is not None and self.truth.pair_same is not None:
             marginals = self.truth.site_marginals
@@ -177,13 +177,15 @@ class Comparison:
             ends = marginals[edges[:, 0]], marginals[edges[:, 1]]
             truth = metrics.connected(self.truth.pair_same, *ends)
         terms = metrics.connected_terms(self.reference.x, edges, self.reference.marginals)
-        return self.of_means("pair correlations", estimate, truth, metrics.deviation(terms))
+        return self.of_means("pair correlations", observe, truth, metrics.deviation(terms))
 
     def magnetisation(self) -> Row:
         estimate = metrics.magnetisation_histogram(self.x, self.weights)
         truth = self.truth.magnetisation if self.truth is not None else None
-        p = None if truth is None else truth.probabilities
-        return self.of_histogram("magnetisation", estimate, p)
+        if truth is not None:
+            return self.of_histogram("magnetisation", estimate, truth.probabilities)
+        reference = metrics.magnetisation_histogram(self.reference.x)
+        return self.against_reference("magnetisation", estimate, reference)
 
     def modes(self) -> Row:
         v = self.target.num_values
@@ -220,14 +222,22 @@ class Comparison:
 
     # -- an estimate, its truth and its floor, as a row ---------------------------------------
 
-    def of_means(self, name: str, estimate: Tensor, truth: Tensor | None, deviation: Tensor) -> Row:
-        floor = metrics.mean_floor(deviation, len(self.x)) if len(self.reference) > 1 else None
+    def of_means(self, name: str, observe: Observe, truth: Tensor | None, deviation: Tensor) -> Row:
+        """Means beside their truth, or beside those of exact draws, which have an error too."""
+        estimate, num_told = observe(self.drawn, self.weights), len(self.x)
+        if truth is None and self.exact is not None:
+            truth, num_told = observe(self.exact, None), self.num_both
+        floor = metrics.mean_floor(deviation, num_told) if len(self.reference) > 1 else None
         error = None if truth is None else float((estimate - truth).abs().mean())
         return Row(name, estimate, truth, error, floor)
 
-    def of_histogram(self, name: str, estimate: Tensor, truth: Tensor | None) -> Row:
-        if truth is None:
-            return Row(name, estimate)
+    @property
+    def num_both(self) -> int:
+        """The draws that tell as much as those that are judged and the exact ones differ by."""
+        assert self.exact is not None
+        return max(1, round(1 / (1 / len(self.x) + 1 / len(self.exact))))
+
+    def of_histogram(self, name: str, estimate: Tensor, truth: Tensor) -> Row:
         floor = metrics.total_variation_floor(truth, len(self.x))
         return Row(name, estimate, truth, metrics.total_variation(estimate, truth), floor)
 
@@ -235,9 +245,23 @@ class Comparison:
         """A histogram whose truth is a histogram of exact draws, with an error of its own."""
         if self.exact is None:
             return Row(name, estimate)
-        both = round(1 / (1 / len(self.x) + 1 / len(self.exact)))
-        floor = metrics.total_variation_floor(reference, max(1, both))
+        floor = metrics.total_variation_floor(reference, self.num_both)
         return Row(name, estimate, reference, metrics.total_variation(estimate, reference), floor)
+
+
+def mean_energy(states: States, weights: Tensor | None) -> Tensor:
+    return metrics.mean(states.energies, weights)
+
+
+def site_marginals(states: States, weights: Tensor | None) -> Tensor:
+    return metrics.site_marginals(states.x, states.target.num_values, weights)
+
+
+def correlation(states: States, weights: Tensor | None) -> Tensor:
+    """G(r) for r = 1..max_distance."""
+    lattice = states.target.lattice
+    assert lattice is not None
+    return metrics.correlation(states.x, states.target.num_values, lattice, weights)[1:]
 
 
 def number(value: float | None) -> str:
