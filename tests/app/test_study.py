@@ -5,8 +5,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
@@ -75,7 +77,7 @@ class Here(Executor):
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(workers, "Lanes", Here)
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -236,7 +238,7 @@ def test_stopped_and_resumed_gives_the_same_table(
     path = cells.locate(stopped, first)
     kept = path.read_bytes()
     assert 1 <= len(cell_files(stopped)) < len(CHEAP.tasks())
-    monkeypatch.setattr(workers, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(workers, "Lanes", Here)
     assert run(monkeypatch, CHEAP, stopped, "--quiet") == 0
     assert path.read_bytes() == kept
     assert run(monkeypatch, CHEAP, whole, "--quiet") == 0
@@ -327,6 +329,26 @@ def test_a_worker_that_dies_is_a_failure_of_its_cells() -> None:
     failure = workers.outcome_of(future, TINY.tasks()[0])
     assert isinstance(failure, workers.Failure)
     assert "ended from outside" in failure.sentence
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_its_own_work_only() -> None:
+    with workers.one_thread(), workers.Lanes(2) as lanes:
+        slow = lanes.submit(wait_and_tell, 3.0)
+        killed = lanes.submit(kill_myself)
+        after = [lanes.submit(wait_and_tell, 0.1) for _ in range(3)]
+        assert isinstance(killed.exception(), BrokenProcessPool)
+        assert slow.result() == 3.0
+        assert [future.result() for future in after] == [0.1] * 3
+
+
+def wait_and_tell(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def kill_myself() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """Many cells, several processes side by side, one core each.
 
 A process that is started anew reads its number of threads from the environment, so that is set
-before, and what a cell gives does not depend on how many of them run.
+before, and what a cell gives does not depend on how many of them run.  Each is a pool of its own:
+one that is killed takes its own cell with it, and another is started in its place.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import (
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -48,19 +56,45 @@ def run_all(
     if not tasks:
         return
     before = set(multiprocessing.active_children())
-    with one_thread(), ProcessPoolExecutor(
-        min(workers, len(tasks)), multiprocessing.get_context("spawn"), prepare
-    ) as pool:  # fmt: skip
+    with one_thread(), Lanes(min(workers, len(tasks))) as lanes:
         try:
-            with deaf():
-                futures = {pool.submit(work, task, folder): task for task in tasks}
+            futures = {lanes.submit(work, task, folder): task for task in tasks}
             for future in as_completed(futures):
                 yield futures[future], outcome_of(future, futures[future])
         except BaseException:  # an interrupt, most of all
-            pool.shutdown(wait=False, cancel_futures=True)
+            lanes.shutdown(wait=False, cancel_futures=True)
             for process in set(multiprocessing.active_children()) - before:
                 process.terminate()
             raise
+
+
+class Lanes(Executor):
+    """A number of processes, each with a thread that gives it one piece of work after another."""
+
+    def __init__(self, num_lanes: int):
+        self.threads = ThreadPoolExecutor(num_lanes, initializer=leave_interrupts_alone)
+        self.own = threading.local()
+        self.pools: list[ProcessPoolExecutor] = []
+
+    def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        return self.threads.submit(self.run, function, *given, **named)
+
+    def run(self, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """In a thread: the work, done by the process of the thread."""
+        if getattr(self.own, "pool", None) is None:
+            context = multiprocessing.get_context("spawn")
+            self.own.pool = ProcessPoolExecutor(1, context, prepare)
+            self.pools.append(self.own.pool)
+        try:
+            return self.own.pool.submit(function, *given, **named).result()
+        except BrokenProcessPool:
+            self.own.pool = None
+            raise
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.threads.shutdown(wait, cancel_futures=cancel_futures)
+        for pool in self.pools:
+            pool.shutdown(wait, cancel_futures=cancel_futures)
 
 
 def work(task: Task, folder: Path) -> Cell | Failure:
@@ -102,15 +136,10 @@ def end_with_parent() -> None:
     os._exit(1)
 
 
-@contextmanager
-def deaf() -> Iterator[None]:
-    """Processes that are started meanwhile leave interrupts to the one that started them, from
-    their first moment on."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def leave_interrupts_alone() -> None:
+    """In a thread: block interrupts, as do the processes that it starts, from their first moment
+    on.  The one that started them all is interrupted, and ends them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 @contextmanager
