@@ -100,7 +100,7 @@ def fabricate(task: Task, **update: object) -> Cell:
         "correlation": [1.0, 0.5], "weighted_correlation": [1.0, 0.4], "magnetisation": [1, 3],
         "weighted_magnetisation": [0.5, 0.5],
     }  # fmt: skip
-    return Cell(key=cells.make_key(task), **numbers | update)
+    return Cell(key=cells.make_key(task), **{"code": cells.code()} | numbers | update)
 
 
 # -- the plan --------------------------------------------------------------------------------------
@@ -297,6 +297,15 @@ def test_the_key_sees_a_change_of_settings(tmp_path: Path) -> None:
     cells.keep(tmp_path, task, cell)
     with pytest.raises(ValueError, match=r"settings.method.num_calls = 7 where 24 is wanted"):
         cells.read_all(tmp_path, TINY.tasks())
+
+
+def test_cells_of_other_code_are_run_again(tmp_path: Path) -> None:
+    old, new = TINY.tasks()[:2]
+    cells.keep(tmp_path, old, fabricate(old, code="of before"))
+    cells.keep(tmp_path, new, fabricate(new))
+    kept = cells.read_all(tmp_path, TINY.tasks())
+    assert list(kept.cells) == [new]
+    assert kept.outdated == [f"{old.name}.json"]
 
 
 def test_bad_options_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,8 @@ def run_missing(
     kept = cells.read_all(folder, tasks)
     for name in kept.damaged:
         printer.note(f"note: {name} is damaged and is run again")
+    if kept.outdated:
+        printer.note(f"note: {len(kept.outdated)} cells were made by other code and are run again")
     found, failures = dict(kept.cells), []
     missing = [task for task in tasks if task not in found]
     printer.note(announce(found, missing, num_workers))

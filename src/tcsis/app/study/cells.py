@@ -1,13 +1,16 @@
 """What is kept of one run, and its file: a whole one under its name, or none.
 
-A cell carries the key of all that determines it.  A file with another key belongs to another study
-and is refused; one that cannot be read is damaged, and its cell is to be run again.
+A cell carries the key of all that determines it, and a digest of the code that made it.  A file
+with another key belongs to another study and is refused; one that cannot be read is damaged, and one
+of other code is out of date: their cells are to be run again.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,7 @@ class Cell(Frozen):
     as has a number that is not finite."""
 
     key: dict[str, Any]
+    code: str = ""  # of before digests were kept
     error: float
     floor: float
     weighted_error: float | None
@@ -65,6 +69,19 @@ def make_key(task: Task) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@cache
+def code() -> str:
+    """A digest of all sources that samplers are made of: those below ``tcsis.app``, and how the
+    study runs them."""
+    root = Path(tcsis.__file__).parent
+    app = root / "app"
+    sources = [path for path in root.rglob("*.py") if app not in path.parents]
+    digest = sha256()
+    for path in sorted([*sources, Path(samplers.__file__), app / "methods.py"]):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 # -- making --------------------------------------------------------------------------------------
 
 
@@ -88,6 +105,7 @@ def measure(task: Task, entry: Entry, target: Target) -> Cell:
     truth = exact.solve(target)
     return Cell(
         key=make_key(task),
+        code=code(),
         error=judged.error,
         floor=judged.floor,
         weighted_error=None if weighted is None else mean_error(weighted, truth.correlation),
@@ -119,10 +137,12 @@ def mean_error(estimate: Tensor, truth: Tensor | None) -> float:
 
 @dataclass(frozen=True)
 class Kept:
-    """The cells of a folder by their task, and the names of files that are damaged."""
+    """The cells of a folder by their task, and the names of files that are damaged, or of cells
+    that other code made."""
 
     cells: dict[Task, Cell]
     damaged: list[str]
+    outdated: list[str]
 
 
 def keep(folder: Path, task: Task, cell: Cell) -> Path:
@@ -135,7 +155,7 @@ def keep(folder: Path, task: Task, cell: Cell) -> Path:
 def read_all(folder: Path, tasks: list[Task]) -> Kept:
     """The finished cells of a folder; those of another study are refused."""
     refuse_strangers(folder, tasks)
-    kept = Kept({}, [])
+    kept = Kept({}, [], [])
     for task in tasks:
         path = locate(folder, task)
         if not path.exists():
@@ -145,7 +165,10 @@ def read_all(folder: Path, tasks: list[Task]) -> Kept:
             kept.damaged.append(path.name)
         else:
             refuse_others(folder, path, cell.key, make_key(task))
-            kept.cells[task] = cell
+            if cell.code == code():
+                kept.cells[task] = cell
+            else:
+                kept.outdated.append(path.name)
     return kept
 
 
