@@ -1,8 +1,8 @@
 """What is kept of one run, and its file: a whole one under its name, or none.
 
 A cell carries the key of all that determines it, and a digest of the code that made it.  A file
-with another key belongs to another study and is refused; one that cannot be read is damaged, and one
-of other code is out of date: their cells are to be run again.
+with another key belongs to another study and is refused.  One that cannot be read is damaged, and
+one of other code is out of date: their cells are to be run again.
 """
 
 from __future__ import annotations
