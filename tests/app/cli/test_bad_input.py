@@ -48,7 +48,7 @@ LINES = {
         ["exact", "ising", "--side", "20", "--beta", "1", "--field", "1"], "too large"
     ),
     "too large to draw": (
-        ["exact", "ising", "--side", "20", "--beta", "1", "--out", "new"], "too large"
+        ["exact", "ising", "--side", "20", "--beta=-1", "--out", "new"], "too large"
     ),
     "file missing": (["exact", "pairwise"], "missing argument"),
     "no such file": (["exact", "pairwise", "nothing.npz"], "is not a file"),
