@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tcsis import formats
+from tcsis import exact, formats, judge
 from tcsis.targets import Pairwise, Target
 
 TOLERANCE = 1e-9
@@ -256,3 +256,29 @@ def test_objects_of_other_kinds_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=sentence):
             function("nothing")
+
+
+# -- offsets ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e8, 5e11])
+def test_a_large_offset_changes_log_z_alone(offset: float) -> None:
+    """Single precision would lose the differences beside it, so such targets are double."""
+    bqm = dimod.BinaryQuadraticModel({0: 0.5, 1: -0.3}, {(0, 1): 0.7, (1, 2): -1.0}, 0.0, "SPIN")
+    plain = exact.solve(formats.from_bqm(bqm))
+    bqm.offset = offset
+    target = formats.from_bqm(bqm)
+    assert target.dtype == torch.float64
+    shifted = exact.solve(target)
+    assert torch.allclose(shifted.site_marginals, plain.site_marginals, atol=1e-3)
+    assert shifted.log_z + offset == pytest.approx(plain.log_z, abs=1e-3)
+    assert shifted.mean_energy - offset == pytest.approx(plain.mean_energy, abs=1e-3)
+    warmer = exact.draw(formats.from_bqm(bqm, beta=0.8), 10_000, seed=1)
+    assert judge(exact.draw(target, 10_000, seed=1).x, target).level == "trusted"
+    assert judge(warmer.x, target).level == "failed"
+
+
+def test_an_offset_beside_which_nothing_is_left_is_refused() -> None:
+    bqm = dimod.BinaryQuadraticModel({0: 0.5}, {(0, 1): 0.7}, 1e16, "SPIN")
+    with pytest.raises(ValueError, match=r"offset comes to -1e\+16 in log p̄: expected at most"):
+        formats.from_bqm(bqm)

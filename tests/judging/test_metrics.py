@@ -1,8 +1,10 @@
 """Metrics against enumeration, and floors against what exact draws really show."""
 
+import networkx
 import pytest
 import torch
 
+import tcsis
 from tcsis.exact import Enumeration
 from tcsis.judging import metrics
 from tcsis.targets import Ising, Lattice, Pairwise, Potts, Target
@@ -116,3 +118,30 @@ def test_pair_correlations() -> None:
     c = metrics.pair_correlations(x, 2, target.edges, table.p)
     expected = torch.tanh(torch.tensor([0.4, -0.8], dtype=torch.float64))  # a tree: tanh(βJ)
     torch.testing.assert_close(c, expected)
+
+
+@pytest.mark.statistical
+def test_floor_of_pairs_that_never_agree() -> None:
+    """Neighbours of different colours: C_ij has no error of first order, and that of second order
+    is of the size of its floor, not of many."""
+    target = tcsis.formats.colouring(networkx.path_graph(3), 4)
+    n, errors, floors = 400, [], []
+    for seed in range(30):
+        drawn = tcsis.exact.draw(target, n, seed=seed)
+        row = tcsis.evaluate(drawn, target)["pair correlations"]
+        assert row.error is not None and row.floor is not None
+        errors.append(row.error)
+        floors.append(row.floor)
+    assert 0.3 < sum(errors) / sum(floors) < 1
+    assert max(errors) < 4 * floors[0]
+
+
+@pytest.mark.statistical
+def test_perfect_colourings_are_trusted() -> None:
+    """1,000 draws, 20 times; with first order alone one in fourteen was doubtful."""
+    target = tcsis.formats.colouring(networkx.random_regular_graph(3, 24, seed=11), 4)
+    levels = [
+        tcsis.judge(tcsis.exact.draw(target, 1_000, seed=5_000 + seed).x, target).level
+        for seed in range(20)
+    ]
+    assert levels == ["trusted"] * 20

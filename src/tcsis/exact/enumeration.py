@@ -41,7 +41,7 @@ class Enumeration:
         self.log_z = float(self.log_density.logsumexp(0))
         if self.log_z == -torch.inf:
             raise ValueError(f"{target} forbids every state: log density is -inf everywhere")
-        self.log_p = self.log_density - self.log_z
+        self.log_p = self.log_density.log_softmax(0)  # sums to one beside any constant
 
     def states(self, index: Tensor) -> Tensor:
         """Tokens of numbered states, (...) -> (..., d)."""

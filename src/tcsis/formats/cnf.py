@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tcsis.formats.models import Doubles, check_memory
+from tcsis.formats.models import Doubles, check_memory, precision, total_size
 from tcsis.formats.text import MAX_SITES, Place, read_lines
 from tcsis.targets.factors import Factors
 from tcsis.targets.pairwise import check_beta
@@ -141,7 +141,8 @@ class Clauses:
         counts = [2] * self.num_variables
         check_memory(factors, counts)
         names = [str(variable + 1) for variable in range(self.num_variables)]
-        return Factors(factors, counts).named(names, ("false", "true"))
+        dtype = precision(total_size(factors))
+        return Factors(factors, counts, dtype=dtype).named(names, ("false", "true"))
 
 
 def table(clause: Clause, cost: float) -> Doubles:

@@ -19,7 +19,15 @@ import numpy as np
 
 from tcsis.basics.checks import check_num_values
 from tcsis.basics.files import write_whole
-from tcsis.formats.models import SPIN, Doubles, check_memory, label, pairs_or_factors, quadratic
+from tcsis.formats.models import (
+    SPIN,
+    Doubles,
+    check_memory,
+    label,
+    pairs_or_factors,
+    precision,
+    quadratic,
+)
 from tcsis.formats.text import MAX_ENTRIES
 from tcsis.targets.factors import Factors
 from tcsis.targets.pairwise import Pairwise, check_beta
@@ -88,7 +96,8 @@ def max_cut(graph: Any, *, beta: float = 1.0, weight: str = "weight") -> Pairwis
     edges = read_graph(graph, weight)
     between = check_beta(beta) * np.array([[0.0, 1.0], [1.0, 0.0]])
     tables = edges.weights[:, None, None] * between
-    target = Pairwise(edges.pairs, tables, np.zeros((edges.num_sites, 2)))
+    fields = np.zeros((edges.num_sites, 2))
+    target = Pairwise(edges.pairs, tables, fields, dtype=precision(beta * abs(edges.weights).sum()))
     return target.named(edges.names)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tcsis.basics.checks import MAX_VALUES
@@ -16,6 +17,10 @@ from tcsis.targets.pairwise import Pairwise, check_beta
 Doubles = NDArray[np.float64]
 SPIN, BINARY = ("-1", "1"), ("0", "1")
 """Names of the two values of a variable."""
+LARGE = 1e5
+"""Log densities from which on single precision may be off by a hundredth, and double is taken."""
+MAX_CONSTANT = 1e12
+"""Beside a larger one even double precision would lose the differences that make the law."""
 
 
 def quadratic(
@@ -28,7 +33,25 @@ def quadratic(
     own = -beta * np.multiply.outer(np.asarray(fields, float), z)
     edges = np.asarray(edges, np.int64).reshape(-1, 2)
     constant = -beta * float(offset)
-    return Pairwise(edges, tables, own, constant=constant).named(value_names=values)
+    size = abs(tables).max((1, 2), initial=0.0).sum() + abs(own).max(1, initial=0.0).sum()
+    dtype = precision(float(size), constant)
+    return Pairwise(edges, tables, own, constant=constant, dtype=dtype).named(value_names=values)
+
+
+def precision(size: float, constant: float = 0.0) -> torch.dtype | None:
+    """Double where log densities of this ``size`` beside a ``constant`` are large, else None, which
+    is the default."""
+    if abs(constant) > MAX_CONSTANT:
+        raise ValueError(
+            f"the offset comes to {constant:g} in log p̄: expected at most {MAX_CONSTANT:g}, beside "
+            "which differences are kept; take it off, it does not change the law"
+        )
+    return torch.float64 if size + abs(constant) > LARGE else None
+
+
+def total_size(factors: Iterable[tuple[tuple[int, ...], Doubles]]) -> float:
+    """The largest log density that tables can add up to; what they forbid does not count."""
+    return sum(float(abs(t[np.isfinite(t)]).max(initial=0.0)) for _, t in factors)
 
 
 def pairs_or_factors(
@@ -39,8 +62,9 @@ def pairs_or_factors(
     """``Pairwise`` where every site has the same number of values, no factor more than two sites,
     and nothing is forbidden; ``Factors`` otherwise."""
     check_memory(factors, value_counts)
+    dtype = precision(total_size(factors), constant)
     if not is_pairwise(factors, value_counts):
-        return Factors(factors, value_counts, constant=constant)
+        return Factors(factors, value_counts, constant=constant, dtype=dtype)
     fields = np.zeros((len(value_counts), value_counts[0]))
     edges, couplings = [], []
     for scope, table in factors:
@@ -52,7 +76,8 @@ def pairs_or_factors(
         else:
             constant += float(table)
     tables = np.array(couplings).reshape(-1, value_counts[0], value_counts[0])
-    return Pairwise(np.array(edges, np.int64).reshape(-1, 2), tables, fields, constant=constant)
+    pairs = np.array(edges, np.int64).reshape(-1, 2)
+    return Pairwise(pairs, tables, fields, constant=constant, dtype=dtype)
 
 
 def is_pairwise(

@@ -77,7 +77,7 @@ def check_exact(evidence: Evidence) -> Finding | None:
         return None
     widening = math.sqrt(evaluation.num_draws / evidence.num_effective)
     floors = {
-        row.name: error_in_floors(row) / widening
+        row.name: error_in_floors(row, rounding(evidence)) / widening
         for row in evaluation.rows
         if row.error is not None
     }
@@ -106,10 +106,16 @@ def check_exact(evidence: Evidence) -> Finding | None:
     )
 
 
-def error_in_floors(row: Row) -> float:
+def rounding(evidence: Evidence) -> float:
+    """Of averages, relative to 1 + their size: little for targets in double precision, which large
+    constants ask for."""
+    return min(ROUNDING, evidence.reference.target.rounding)
+
+
+def error_in_floors(row: Row, rounding: float) -> float:
     """What exceeds rounding, in floors; infinite where perfect draws never err."""
     assert row.error is not None and row.exact is not None
-    excess = row.error - ROUNDING * (1 + float(row.exact.abs().max()))
+    excess = row.error - rounding * (1 + float(row.exact.abs().max()))
     if excess <= 0 or row.floor is None:
         return 0.0
     return excess / row.floor if row.floor else math.inf
@@ -124,7 +130,7 @@ def check_log_z(evidence: Evidence) -> Finding | None:
     assert draws.log_z is not None and draws.log_z_error is not None
     truth = evidence.reference.truth.log_z
     gap = draws.log_z - truth
-    error = draws.log_z_error + ROUNDING * (1 + abs(truth))
+    error = draws.log_z_error + rounding(evidence) * (1 + abs(truth))
     level = grade(abs(gap) / error, DOUBTFUL_SIGMAS, FAILED_SIGMAS)
     if level == "trusted":
         within = f"within {abs(gap) / error:.1f} standard errors"

@@ -177,7 +177,10 @@ class Comparison:
             ends = marginals[edges[:, 0]], marginals[edges[:, 1]]
             truth = metrics.connected(self.truth.pair_same, *ends)
         terms = metrics.connected_terms(self.reference.x, edges, self.reference.marginals)
-        return self.of_means("pair correlations", observe, truth, metrics.deviation(terms))
+        first = metrics.deviation(terms)
+        p = self.reference.marginals
+        second = metrics.second_order(p[edges[:, 0]], p[edges[:, 1]]) / len(self.x) ** 0.5
+        return self.of_means("pair correlations", observe, truth, first.hypot(second))
 
     def magnetisation(self) -> Row:
         estimate = metrics.magnetisation_histogram(self.x, self.weights)

@@ -66,6 +66,21 @@ def connected_terms(x: Tensor, pairs: Tensor, marginals: Tensor) -> Tensor:
     return ((x[:, i] == x[:, j]).double() - p_j - p_i) * (v / (v - 1))
 
 
+def second_order(marginals_i: Tensor, marginals_j: Tensor) -> Tensor:
+    """The size of n·V/(V-1)·Σ_v δ_i(v)·δ_j(v), what the errors δ of both marginals add to C_ij in
+    second order, (m, v) each -> (m,): all that is left where x_i = x_j never or always holds.
+
+    With covariances S of one draw, E[(Σ_v δ_i δ_j)²]·n² = (tr S_ij)² + tr S_i S_j + tr S_ij S_ij;
+    (tr S_ij)² is at most tr S_i·tr S_j, and the last term is taken for another tr S_i S_j, as if
+    both sites were one.
+    """
+    v = marginals_i.shape[-1]
+    own = [torch.diag_embed(p) - p[:, :, None] * p[:, None, :] for p in (marginals_i, marginals_j)]
+    joint = (own[0] * own[1]).sum((1, 2))
+    traces = [part.diagonal(dim1=1, dim2=2).sum(-1) for part in own]
+    return (2 * joint + traces[0] * traces[1]).sqrt() * (v / (v - 1))
+
+
 def correlation_terms(
     x: Tensor, lattice: Lattice, marginals: Tensor, distances: Sequence[int] | None = None
 ) -> Tensor:
