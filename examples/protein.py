@@ -25,7 +25,7 @@ from tcsis.formats.alignments import Alignment
 
 ALIGNMENT = Path(__file__).parent / "data" / "ww_domain.fasta"
 MOST_GAPS = 0.3
-STEPS, NUM_DRAWS = 3_000, 10_000
+STEPS, NUM_DRAWS = 1_500, 10_000
 
 
 def family() -> Alignment:
@@ -181,6 +181,8 @@ def main(folder: Path) -> None:
     )
     say("draws against chains", difference(drawn, long))
     say("model against alignment", difference(drawn, data))
+    slope = float((drawn.two * data.two).sum() / data.two.square().sum())
+    print(f"  C of the model is {slope:.2f} times that of the alignment (least squares)")
 
     sites = strongest(target, 5)
     few = tcsis.formats.fit_potts(alignment.columns(sites))

@@ -210,7 +210,8 @@ def large_sampler(table: Table, steps: int) -> tcsis.Learned:
 def inclusion(draws: tcsis.Draws) -> np.ndarray:
     """P(column in the model), by weight where there are weights, (k,)."""
     x = draws.flat.x.double()
-    return (x.mean(0) if draws.log_weight is None else draws.weights @ x).numpy()
+    p = x.mean(0) if draws.log_weight is None else draws.weights @ x
+    return p.clamp(0, 1).numpy()  # weights add up to one but for rounding
 
 
 def floor(p: np.ndarray, n: int) -> float:
@@ -226,7 +227,7 @@ def by_covariance(table: Table, x: np.ndarray) -> float:
     covariance = np.eye(n) + n * q @ q.T
     fit = table.answer @ np.linalg.solve(covariance, table.answer)
     log_p = -np.linalg.slogdet(covariance)[1] / 2 - (n - 1) / 2 * np.log(fit)
-    return float(log_p - np.log(math.comb(k, int(x.sum())) * (k + 1)))
+    return float(log_p) - math.log(math.comb(k, int(x.sum())) * (k + 1))
 
 
 def farthest(table: Table, num_models: int = 20) -> float:
@@ -239,18 +240,10 @@ def farthest(table: Table, num_models: int = 20) -> float:
 # -- figures and picture --------------------------------------------------------------------------
 
 
-def best_models(table: Table, p: np.ndarray, num_best: int) -> list[tuple[int, str]]:
-    """Numbers of the most probable models, and what they add to the columns that all of them have,
-    and to the empty model otherwise."""
-    k = len(table.names)
+def best_models(table: Table, p: np.ndarray, num_best: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the most probable models, (num_best,), and which columns they have, (..., k)."""
     numbers = np.argsort(-p)[:num_best]
-    has = numbers[:, None] >> np.arange(k - 1, -1, -1) & 1
-    common = has.all(0)
-    shown = [
-        " + ".join(name for name, there in zip(table.names, row & ~common, strict=True) if there)
-        for row in has
-    ]
-    return list(zip(numbers.tolist(), shown, strict=True))
+    return numbers, (numbers[:, None] >> np.arange(len(table.names) - 1, -1, -1) & 1).astype(bool)
 
 
 def draw_exact(axes: Axes, table: Table, exact: np.ndarray, found: np.ndarray) -> None:
@@ -263,14 +256,15 @@ def draw_exact(axes: Axes, table: Table, exact: np.ndarray, found: np.ndarray) -
 
 
 def draw_best(axes: Axes, table: Table, p: np.ndarray, draws: tcsis.Draws) -> None:
+    numbers, has = best_models(table, p, 10)
+    names, common, places = np.array(table.names), has.all(0), np.arange(len(has))[::-1]
     number = tcsis.metrics.state_index(draws.x, 2)
-    best = best_models(table, p, 10)
-    found = [float(draws.weights[number == model].sum()) for model, _ in best]
-    places = np.arange(len(best))[::-1]
-    axes.barh(places, [p[model] for model, _ in best], height=0.75, color="#b8c4d6")
+    found = [float(draws.weights[number == model].sum()) for model in numbers.tolist()]
+    axes.barh(places, p[numbers], height=0.75, color="#b8c4d6")
     axes.plot(found, places, "o", ms=4, color="#b3361b")
-    axes.set_yticks(places, [shown or "no other" for _, shown in best], fontsize=8)
-    axes.set(xlabel="P(model)", title="The ten most probable of them,\nby what they add")
+    shown = [" + ".join(names[row & ~common]) or "no other" for row in has]
+    axes.set_yticks(places, shown, fontsize=8)
+    axes.set(xlabel="P(model)", title=f"the ten likeliest models:\n{', '.join(names[common])} and")
 
 
 def draw_large(axes: Axes, table: Table, chains: np.ndarray, found: np.ndarray) -> None:
@@ -307,15 +301,16 @@ def main(folder: Path) -> None:
     table = diabetes()
     model = large_sampler(table, LARGE_STEPS)
     draws = model.sample(NUM_DRAWS, seed=1)
-    chains = tcsis.mcmc.sample(model.target, num_chains=64, num_steps=400, burn_in=100, thin=3)
+    chains = tcsis.mcmc.sample(model.target, num_chains=64, num_steps=1_600, burn_in=100, thin=10)
     found, reference = inclusion(draws), inclusion(chains)
-    bracket = tcsis.weights.bracket(draws, tcsis.weights.upper_bound(model, chains.flat.x[::4]))
+    bracket = tcsis.weights.bracket(draws, tcsis.weights.upper_bound(model, chains.flat.x))
     print(f"64 columns: ESS {draws.ess:.4f}, log Z {draws.log_z:.4f} ± {draws.log_z_error:.4f}")
     print(f"  bracket: {bracket.elbo:.4f} to {bracket.eubo:.4f}; {bracket.why}")
     error = np.abs(found - reference)
     print(f"  inclusion off from chains by {error.mean():.4f}, at most {error.max():.4f}")
-    worth = tcsis.mcmc.diagnose(chains, model.target).ess
-    print(f"  floor {math.hypot(floor(found, NUM_DRAWS), floor(found, round(worth))):.4f}")
+    mixed = tcsis.mcmc.diagnose(chains, model.target)
+    worth = [floor(found, round(n)) for n in (NUM_DRAWS * draws.ess, mixed.ess)]
+    print(f"  floor {math.hypot(*worth):.4f}; chains {mixed.verdict}: {mixed.why}")
     print(f"  {tcsis.judge(draws, model.target, bracket=bracket)}")
     draw_large(axes[2], table, reference, found)
 
