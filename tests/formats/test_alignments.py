@@ -33,6 +33,17 @@ def test_near_copies_share_their_weight() -> None:
     assert Alignment(x, FIVE, ("",) * 4).weights().tolist() == [0.5, 0.5, 1.0, 1.0]
 
 
+def test_columns_that_are_kept() -> None:
+    x = torch.tensor([[0, 1, 2], [0, 1, 3], [4, 1, 0]])
+    whole = Alignment(x, FIVE, ("a", "b", "c"))
+    dense = whole.columns(whole.frequencies(identity=None)[:, 0] < 0.5)
+    assert dense.x.tolist() == [[1, 2], [1, 3], [1, 0]]
+    assert (dense.alphabet, dense.names) == (FIVE, ("a", "b", "c"))
+    assert whole.columns(torch.tensor([2, 0])).x[0].tolist() == [2, 0]
+    with pytest.raises(ValueError, match="kept names no column"):
+        whole.columns(torch.zeros(3, dtype=torch.bool))
+
+
 def random_potts(d: int, v: int) -> Pairwise:
     generator = torch.Generator().manual_seed(3)
     edges = torch.combinations(torch.arange(d))

@@ -11,7 +11,7 @@ which is convex.  w_b is 1 over the number of sequences, itself among them, that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -64,6 +64,14 @@ class Alignment:
         weights = self.weights(identity)
         mean = weights @ self.one_hot() / weights.sum()
         return mean.reshape(self.x.shape[1], -1)
+
+    def columns(self, kept: Tensor) -> Alignment:
+        """Some of the columns alone: their numbers, or a mask (d,), such as
+        ``frequencies()[:, 0] < 0.3``, which leaves out those with many gaps."""
+        x = self.x[:, kept]
+        if x.ndim != 2 or not x.shape[1]:
+            raise ValueError("kept names no column: expected numbers or a mask of one or more")
+        return replace(self, x=x)
 
 
 def read_fasta(
@@ -152,7 +160,7 @@ def fit_potts(
     if d * v > MAX_WIDTH:
         raise ValueError(
             f"the alignment has {d} sites of {v} values: expected at most {MAX_WIDTH // v} sites; "
-            "leave out columns of gaps"
+            "leave out columns of gaps, with alignment.columns"
         )
     for name, penalty in (("coupling_penalty", coupling_penalty), ("field_penalty", field_penalty)):
         if not penalty > 0:
