@@ -36,6 +36,8 @@ NETWORKS = (
 SAMPLED = ("cancer", "asia", "sachs", "child", "alarm", "win95pts")
 NUM_OBSERVED, NUM_QUERIES, NUM_DRAWS = 3, 5, 10_000
 COLOURS = {"gibbs": "#c1440e", "learned": "#2a5d9f"}
+MEANS = {"gibbs": "annealed by Gibbs sweeps", "learned": "learned, by weight"}
+"""How log P(evidence) is had, for chains alone do not give it."""
 
 
 # -- networks --------------------------------------------------------------------------------------
@@ -237,18 +239,21 @@ def draw(exact: list[Beside], rows: list[Sampled], path: Path) -> None:
             )  # fmt: skip
         gaps = [row.log_p_gap for row in own]
         bars = [2 * row.log_p_error for row in own]
-        right.errorbar(gaps, heights, xerr=bars, fmt="o", color=colour, label=method, capsize=2)
+        right.errorbar(
+            gaps, heights, xerr=bars, fmt="o", color=colour, label=MEANS[method], capsize=2
+        )
     for place in (middle, right):
         place.set_yticks(range(len(names)), names)
-        place.invert_yaxis()
+        place.set_ylim(len(names) - 0.5, -0.5)
     middle.axvline(1, color="grey", lw=0.8)
     middle.set(xscale="log", xlim=(0.3, 3_000), xlabel="error of marginals over its floor")
     middle.set_title("draws given evidence, and the verdict", fontsize=10)
     right.axvline(0, color="grey", lw=0.8)
-    right.set_xscale("symlog", linthresh=0.01)
-    right.set(xlabel="log P(evidence) - exact, ± 2 errors")
+    right.set_xscale("symlog", linthresh=0.1)
+    right.set_xticks([-1, -0.1, 0, 0.1, 1], ["-1", "-0.1", "0", "0.1", "1"])
+    right.set(xlabel="log P(evidence) - exact, ± 2 standard errors", ylim=(len(names) + 0.5, -0.5))
     right.set_title("log P(evidence)", fontsize=10)
-    right.legend(frameon=False)
+    right.legend(frameon=False, loc="lower left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 

@@ -155,6 +155,7 @@ class Comparison:
         estimate = metrics.site_marginals(self.x, self.target.num_values, self.weights)
         truth = None if self.truth is None else self.truth.site_marginals
         p = estimate if truth is None else truth
+        p = p.clamp(0, 1)  # rounding may put a sum of probabilities a hair above one
         return self.of_means("site marginals", estimate, truth, (p * (1 - p)).sqrt())
 
     def correlation(self) -> Row:
@@ -232,11 +233,15 @@ class Comparison:
         return Row(name, estimate, truth, metrics.total_variation(estimate, truth), floor)
 
     def against_reference(self, name: str, estimate: Tensor, reference: Tensor) -> Row:
-        """A histogram whose truth is a histogram of exact draws, with an error of its own."""
+        """A histogram whose truth is a histogram of exact draws, with an error of its own.  The
+        floor is of what both have together: a rare bin that the exact draws have met too seldom
+        would make it too low."""
         if self.exact is None:
             return Row(name, estimate)
-        both = round(1 / (1 / len(self.x) + 1 / len(self.exact)))
-        floor = metrics.total_variation_floor(reference, max(1, both))
+        n, m = len(self.x), len(self.exact)
+        both = round(1 / (1 / n + 1 / m))
+        pooled = (n * estimate + m * reference) / (n + m)
+        floor = metrics.total_variation_floor(pooled, max(1, both))
         return Row(name, estimate, reference, metrics.total_variation(estimate, reference), floor)
 
 
