@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tcsis.exact import solve
 from tcsis.targets import (
     RBM,
     Ising,
@@ -55,6 +56,25 @@ def test_spin_and_dense_constructors_agree() -> None:
     expected = 0.3 * (torch.einsum("ni,ij,nj->n", s, j, s) / 2 + s @ h)
     torch.testing.assert_close(a.log_density(x), expected)
     torch.testing.assert_close(b.log_density(x), expected)
+
+
+def test_the_hidden_units_of_a_machine_as_sites() -> None:
+    """Summed over them it is the machine, at every state, given evidence too, and log Z and the
+    marginals of the visible units are the same."""
+    rng = np.random.default_rng(0)
+    rbm = RBM(
+        rng.normal(size=(4, 3)), rng.normal(size=4), rng.normal(size=3), constant=0.7,
+        dtype=torch.float64,
+    )  # fmt: skip
+    x = torch.cartesian_prod(*[torch.arange(2)] * 4)
+    h = torch.cartesian_prod(*[torch.arange(2)] * 3)
+    both = torch.cat([x.repeat_interleave(8, 0), h.repeat(16, 1)], dim=1)
+    summed = rbm.joint.log_density(both).reshape(16, 8).logsumexp(1)
+    torch.testing.assert_close(summed, rbm.log_density(x))
+    for ours, theirs in ((rbm, rbm.joint), (rbm.given({1: 1}), rbm.joint.given({1: 1}))):
+        alone, joint = solve(ours), solve(theirs)
+        assert joint.log_z == pytest.approx(alone.log_z, abs=1e-12)
+        torch.testing.assert_close(joint.site_marginals[:4], alone.site_marginals)
 
 
 def test_spin_glass_is_seeded() -> None:

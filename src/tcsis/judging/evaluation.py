@@ -157,6 +157,7 @@ class Comparison:
     def sites(self) -> Row:
         truth = None if self.truth is None else self.truth.site_marginals
         p = self.reference.marginals if truth is None else truth
+        p = p.clamp(0, 1)  # rounding may put a sum of probabilities a hair above one
         return self.of_means("site marginals", site_marginals, truth, (p * (1 - p)).sqrt())
 
     def correlation(self) -> Row:
@@ -245,10 +246,14 @@ class Comparison:
         return Row(name, estimate, truth, metrics.total_variation(estimate, truth), floor)
 
     def against_reference(self, name: str, estimate: Tensor, reference: Tensor) -> Row:
-        """A histogram whose truth is a histogram of exact draws, with an error of its own."""
+        """A histogram whose truth is a histogram of exact draws, with an error of its own.  The
+        floor is of what both have together: a rare bin that the exact draws have met too seldom
+        would make it too low."""
         if self.exact is None:
             return Row(name, estimate)
-        floor = metrics.total_variation_floor(reference, self.num_both)
+        n, m = len(self.x), len(self.exact)
+        pooled = (n * estimate + m * reference) / (n + m)
+        floor = metrics.total_variation_floor(pooled, self.num_both)
         return Row(name, estimate, reference, metrics.total_variation(estimate, reference), floor)
 
 

@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 from tcsis.basics.checks import check_counts
 from tcsis.targets.base import MAX_CHUNK_TOKENS, Target
 from tcsis.targets.known import KnownSites
-from tcsis.targets.pairwise import as_parameter
+from tcsis.targets.pairwise import Pairwise, as_parameter
 
 
 class RBM(Target):
@@ -69,6 +69,25 @@ class RBM(Target):
             constant=self.constant + float(self.visible_bias[on].sum()),
             dtype=self.dtype, device=self.device,
         )  # fmt: skip
+
+    @property
+    def joint(self) -> Pairwise:
+        """The machine with its hidden units h as sites after the visible ones, (x, h) in
+        {0,1}^(d + num_hidden):
+
+            log p̄(x, h) = visible_bias·x + hidden_bias·h + x·W·h + constant.
+
+        Summed over h it is this target.  Its log Z, marginals and draws are exact by elimination,
+        which sums over x first, as long as 2^num_hidden states can be held."""
+        d, num_hidden = self.weights.shape
+        edges = torch.cartesian_prod(torch.arange(d), d + torch.arange(num_hidden))
+        couplings = torch.zeros(len(edges), 2, 2, dtype=torch.float64)
+        couplings[:, 1, 1] = self.weights.flatten()
+        on = torch.cat([self.visible_bias, self.hidden_bias])
+        fields = torch.stack([torch.zeros_like(on), on], dim=1)
+        return Pairwise(
+            edges, couplings, fields, constant=self.constant, dtype=self.dtype, device=self.device
+        )
 
     def _log_density(self, x: Tensor) -> Tensor:
         return self._of_visible(x.to(self.dtype))
