@@ -10,7 +10,6 @@ import gzip
 import math
 import sys
 import time
-import warnings
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("Agg")
-warnings.filterwarnings("ignore", module="pgmpy")
 
 import matplotlib.pyplot as plt
 import torch

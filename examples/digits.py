@@ -51,7 +51,7 @@ def by_hand(
         log Z = log Σ_h exp(c·h + Σ_known x_i·a_i(h) + Σ_free log(1 + exp a_i(h))),  a = b + h·W
     """
     weights, b = machine.components_, machine.intercept_visible_
-    num_hidden, d = weights.shape
+    num_hidden = len(weights)
     h = (np.arange(2**num_hidden)[:, None] >> np.arange(num_hidden)) & 1
     a = b + h @ weights
     terms, on = np.logaddexp(0, a), expit(a)

@@ -25,7 +25,7 @@ def test_samplers_given_evidence() -> None:
     """asia has a node that is the OR of two others: single-site chains cannot leave where they
     began, and are said to have failed; the learned sampler has the marginals within 4 floors and
     log P(evidence) within 4 standard errors, a false alarm in 1,000."""
-    gibbs, learned = runpy.run_path(str(SCRIPT))["sampled"]("asia", steps=300)
+    gibbs, learned = runpy.run_path(str(SCRIPT))["sampled"]("asia", steps=1_000)
     assert gibbs.error > 20 * gibbs.floor
     assert gibbs.verdict == "failed"
     assert learned.error < 4 * learned.floor
