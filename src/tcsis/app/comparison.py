@@ -17,6 +17,7 @@ from rich.table import Table
 
 from tcsis.app.methods import (
     LEARNED,
+    PEERS,
     Entry,
     Equal,
     Named,
@@ -100,7 +101,7 @@ def compare(
         )
     asked = {"preset": preset, "steps": steps, "time_budget": time_budget, "resume": resume or None}
     unread = [name for name, value in asked.items() if value is not None]
-    if unread and not any(method in (*LEARNED, "leaps") for method in methods):
+    if unread and not any(method in (*LEARNED, *PEERS) for method in methods):
         raise ValueError(f"no method is trained: leave out {', '.join(unread)}")
     training = Training(
         preset, config, steps, time_budget, folder, resume, checkpoint_every, keeps
