@@ -20,7 +20,6 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from tcsis.basics.frozen import Positive
 from tcsis.learn.descent import first_weights
@@ -29,6 +28,7 @@ from tcsis.learn.nn.equivariant import Hollow, antisymmetric
 from tcsis.learn.nn.hollow import HollowLattice
 from tcsis.peers.leaps.path import tilt
 from tcsis.peers.peer import PeerConfig
+from tcsis.peers.values import channels, num_channels
 from tcsis.targets.base import Target
 
 LARGEST_DRIVE = 20.0
@@ -119,13 +119,6 @@ def chebyshev(t: Tensor) -> Tensor:
     return torch.cos(orders * torch.arccos((2 * t - 1).clamp(-1, 1))[:, None])
 
 
-def channels(x: Tensor, num_values: int, dtype: torch.dtype) -> Tensor:
-    """The spin ±1 for two values, else the centred one-hot vector, (b, d) -> (b, d, c)."""
-    if num_values == 2:
-        return (2 * x - 1).to(dtype)[..., None]
-    return one_hot(x, num_values).to(dtype) - 1 / num_values
-
-
 def even_time(t: Tensor) -> Tensor:
     """The α whose log-odds are 6t: features of time are made for α, and evenly spaced in that."""
     return torch.tanh(3 * t)
@@ -149,7 +142,7 @@ def make_model(config: LeapsConfig, target: Target, seed: int) -> LeapsModel:
 
 
 def make_trunk(config: LeapsConfig, target: Target) -> HollowLattice | Hollow:
-    in_width = 1 if target.num_values == 2 else target.num_values
+    in_width = num_channels(target.num_values)
     lattice = target.lattice
     if lattice is None or len(lattice.shape) > 3:
         return Hollow(target.num_sites, in_width)
