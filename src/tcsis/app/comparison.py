@@ -17,6 +17,7 @@ from rich.table import Table
 
 from tcsis.app.methods import (
     LEARNED,
+    PEERS,
     Entry,
     Equal,
     Named,
@@ -83,9 +84,9 @@ def compare(
 ) -> Comparison:
     """Run ``methods`` on ``target`` at equal cost; see the head of this module.
 
-    A method is "autoregressive", "any-time", "self-normalized", "unbiased", "leaps",
-    "learning-free", "population-annealing", "exact", the name of a kernel of ``tcsis.mcmc``, any
-    sampler (a trained model, one of ``tcsis.peers``, ``tcsis.learning_free``,
+    A method is "autoregressive", "any-time", "self-normalized", "unbiased", "leaps", "mdns",
+    "van", "learning-free", "population-annealing", "exact", the name of a kernel of ``tcsis.mcmc``,
+    any sampler (a trained model, one of ``tcsis.peers``, ``tcsis.learning_free``,
     ``tcsis.exact.sampler``, ``tcsis.mcmc.ChainSampler``), or a pair of a name and a sampler or
     ready draws.
     ``equal`` says in what the cost is equal: "seconds" of wall time or "densities", evaluations of
@@ -100,7 +101,7 @@ def compare(
         )
     asked = {"preset": preset, "steps": steps, "time_budget": time_budget, "resume": resume or None}
     unread = [name for name, value in asked.items() if value is not None]
-    if unread and not any(method in (*LEARNED, "leaps") for method in methods):
+    if unread and not any(method in (*LEARNED, *PEERS) for method in methods):
         raise ValueError(f"no method is trained: leave out {', '.join(unread)}")
     training = Training(
         preset, config, steps, time_budget, folder, resume, checkpoint_every, keeps

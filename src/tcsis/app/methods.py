@@ -24,15 +24,21 @@ from tcsis.learn.learned import Learned
 from tcsis.learn.presets import MethodName
 from tcsis.learn.trainer import train
 from tcsis.mcmc.runner import KERNELS
-from tcsis.peers import leaps
+from tcsis.peers import leaps, mdns, van
 from tcsis.reverse.unlearned import learning_free
 from tcsis.targets.base import Target
 
 Equal = Literal["seconds", "densities"]
-Model = TypeVar("Model", Learned, leaps.Leaps)
+Trained = TypeVar("Trained", bound=Sampler)
 Named = str | Sampler | tuple[str, Draws | Sampler]
 
 LEARNED: tuple[str, ...] = get_args(MethodName)
+PEERS: dict[str, Callable[..., Sampler]] = {
+    "leaps": leaps.train,
+    "mdns": mdns.train,
+    "van": van.train,
+}
+"""How the neural samplers of others are trained, by the name they go by."""
 NUM_CHAINS = 100
 BURN_IN = 0.2
 """Share of a chain's steps that is dropped."""
@@ -121,18 +127,19 @@ def name_methods(methods: Sequence[Named]) -> dict[str, Maker]:
 
 def find_maker(name: str) -> Maker:
     own: dict[str, Maker] = {
-        "leaps": by_leaps,
         "learning-free": without_learning,
         "population-annealing": by_annealing,
         "exact": exactly,
     }
     if name in LEARNED:
         return lambda plan, budget: by_training(plan, budget, name)
+    if name in PEERS:
+        return lambda plan, budget: by_peer(plan, budget, name)
     if name in KERNELS:
         return lambda plan, budget: by_chains(plan, budget, name)
     if name in own:
         return own[name]
-    known = [*LEARNED, *own, *KERNELS]
+    known = [*LEARNED, *PEERS, *own, *KERNELS]
     close = get_close_matches(name, known, 1)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise ValueError(f"method is {name!r}: expected one of {', '.join(known)}{hint}")
@@ -179,11 +186,11 @@ def by_training(plan: Plan, budget: Spent | None, method: str) -> Entry:
     return draw_from(in_time(plan, budget, trained), plan)
 
 
-def by_leaps(plan: Plan, budget: Spent | None) -> Entry:
-    """LEAPS, trained as long as the first method took."""
+def by_peer(plan: Plan, budget: Spent | None, name: str) -> Entry:
+    """A neural sampler of others, trained as long as the first method took."""
 
-    def trained(time_budget: float | None) -> leaps.Leaps:
-        return leaps.train(
+    def trained(time_budget: float | None) -> Sampler:
+        return PEERS[name](
             plan.target, seed=plan.seed, steps=plan.training.steps, time_budget=time_budget,
             progress=plan.progress,
         )  # fmt: skip
@@ -191,7 +198,9 @@ def by_leaps(plan: Plan, budget: Spent | None) -> Entry:
     return draw_from(in_time(plan, budget, trained), plan)
 
 
-def in_time(plan: Plan, budget: Spent | None, trained: Callable[[float | None], Model]) -> Model:
+def in_time(
+    plan: Plan, budget: Spent | None, trained: Callable[[float | None], Trained]
+) -> Trained:
     """A model that is trained within the limit.  Where the first method was too cheap for that,
     what is needed is spent and said; what the user asks for is never exceeded."""
     limit, asked = time_limit(plan, budget), plan.training.time_budget

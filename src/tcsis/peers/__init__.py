@@ -1,5 +1,5 @@
-"""Other neural samplers, each under its own name, to be compared with."""
+"""Other neural samplers, each under its own name and all by one interface, to be compared with."""
 
-from tcsis.peers import leaps
+from tcsis.peers import leaps, mdns, van
 
-__all__ = ["leaps"]
+__all__ = ["leaps", "mdns", "van"]

@@ -41,7 +41,7 @@ def describe(task: Task, target: Target) -> dict[str, Any]:
     if name in CONFIGS:
         return CONFIGS[name](target, task.setting).model_dump(mode="json")
     if name == "leaps":
-        return LEAPS.model_dump(mode="json")
+        return LEAPS.model_dump(mode="json", exclude={"kind"})
     if name in ("gwg", "glauber"):
         return {"kernel": name, "num_steps": chain_steps(task)}
     return {}

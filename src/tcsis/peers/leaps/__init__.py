@@ -11,22 +11,12 @@ the networks and ``training`` the training.
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
-from tcsis.basics.checks import check_counts, check_integer, make_generator
-from tcsis.basics.frozen import parse
-from tcsis.basics.locks import sole_writer
-from tcsis.basics.progress import progress_bar
+from tcsis.basics.checks import check_integer
 from tcsis.draws import Draws
-from tcsis.learn import checkpoint
-from tcsis.learn.budgets import new_budget
-from tcsis.learn.checkpoint import CheckpointError
-from tcsis.learn.learned import load_weights, matching_target, tensors_of
-from tcsis.learn.trainer import said
 from tcsis.peers.leaps.model import LeapsConfig, LeapsModel, default_calls, make_model
 from tcsis.peers.leaps.path import (
     Weigh,
@@ -35,8 +25,10 @@ from tcsis.peers.leaps.path import (
     log_volume,
     sample,
 )
-from tcsis.peers.leaps.training import Run
-from tcsis.targets.base import Target, counting
+from tcsis.peers.leaps.training import LeapsLoss
+from tcsis.peers.peer import Peer, load_peer
+from tcsis.peers.training import train_peer
+from tcsis.targets.base import Target
 
 __all__ = ["Leaps", "LeapsConfig", "continuous_weights", "discrete_weights", "load", "train"]
 
@@ -44,36 +36,12 @@ NUM_INTEGRATED = 1_001
 """Times at which the slope of log Z_t is evaluated for its integral."""
 
 
-def train(
-    target: Target,
-    *,
-    config: LeapsConfig | None = None,
-    seed: int = 0,
-    steps: int | None = None,
-    time_budget: float | None = None,
-    progress: bool = True,
-) -> Leaps:
-    """Train LEAPS for ``target``, until ``steps`` steps or ``time_budget`` seconds are over."""
-    config = config or LeapsConfig()
-    if steps is not None:
-        config = config.model_copy(update={"num_steps": check_integer("steps", steps)})
-    run = Run(target.free, config, seed, new_budget(time_budget))
-    with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
-        for _ in run.steps():
-            show(run.progress, said(run.last_loss, run.history))
-    return Leaps(target, config, run.average, run.history, run.seconds, cost.densities)
-
-
-@dataclass
-class Leaps:
+class Leaps(Peer[LeapsConfig, LeapsModel]):
     """A trained model with its target; ``history`` holds a record of every evaluation."""
 
-    target: Target
-    config: LeapsConfig
-    module: LeapsModel
-    history: list[dict[str, float]] = field(default_factory=list)
-    seconds: float = 0.0
-    num_density_calls: float = 0.0
+    config_class = LeapsConfig
+    new_model = staticmethod(make_model)
+    new_loss = LeapsLoss
 
     def sample(
         self,
@@ -95,27 +63,21 @@ class Leaps:
         falls below ``resample_below`` it is resampled on the way; then its draws are no longer
         independent.
         """
-        check_counts(n=n, batch_size=batch_size)
         calls = self.num_calls if calls is None else check_integer("calls", calls)
         if not 0 <= resample_below <= 1:
             raise ValueError(f"resample_below is {resample_below}: expected a share from 0 to 1")
         if not 0 <= stir < math.inf:
             raise ValueError(f"stir is {stir}: expected a rate of 0 or more")
-        generator = generator or make_generator(seed, "reverse", self.target.device)
-        began = time.perf_counter()
-        with counting(self.target) as cost:
-            parts = [
-                sample(
-                    self.module.rates, self.target.free, min(batch_size, n - first), calls,
-                    generator=generator, stir=stir, resample_below=resample_below, weigh=weigh,
-                )
-                for first in range(0, n, batch_size)
-            ]  # fmt: skip
-        x, log_weight = (torch.cat(part) for part in zip(*parts, strict=True))
-        return Draws(
-            x.to(torch.uint8), log_weight, time.perf_counter() - began, cost.densities,
-            num_network_calls=n * (calls + 1),
-        ).completed(self.target)  # fmt: skip
+
+        def draw(n: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+            return sample(
+                self.module.rates, self.target.free, n, calls, generator=generator, stir=stir,
+                resample_below=resample_below, weigh=weigh,
+            )  # fmt: skip
+
+        return self.collect(
+            n, draw, seed=seed, generator=generator, batch_size=batch_size, calls=calls + 1
+        )
 
     @property
     def num_calls(self) -> int:
@@ -130,26 +92,23 @@ class Leaps:
         rise = torch.trapezoid(self.module.slope(t).double(), t)
         return log_volume(self.target.free) + float(rise)
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the model and its target into a folder, for ``leaps.load``."""
-        tensors, described = tensors_of(self.module, self.target)
-        record = {
-            "leaps": self.config.model_dump(), "target": described, "history": self.history,
-            "seconds": self.seconds, "num_density_calls": self.num_density_calls,
-        }  # fmt: skip
-        with sole_writer(Path(folder)):
-            return checkpoint.save(folder, tensors, record)
+
+def train(
+    target: Target,
+    *,
+    config: LeapsConfig | None = None,
+    seed: int = 0,
+    steps: int | None = None,
+    time_budget: float | None = None,
+    progress: bool = True,
+) -> Leaps:
+    """Train LEAPS for ``target``, until ``steps`` steps or ``time_budget`` seconds are over."""
+    return train_peer(
+        Leaps, target, config or LeapsConfig(), seed=seed, steps=steps, time_budget=time_budget,
+        progress=progress,
+    )  # fmt: skip
 
 
 def load(folder: str | Path, target: Target | None = None) -> Leaps:
     """A model that ``save`` wrote.  ``target`` is needed only for a function of the user's own."""
-    tensors, data = checkpoint.load(folder)
-    if not {"leaps", "target", "history", "seconds", "num_density_calls"} <= data.keys():
-        raise CheckpointError("this checkpoint holds no model of LEAPS: expected one it has saved")
-    target = matching_target(tensors, data["target"], target)
-    config = parse(LeapsConfig, data["leaps"])
-    module = make_model(config, target.free, seed=0)
-    load_weights(module, tensors, "model/")
-    return Leaps(
-        target, config, module.eval(), data["history"], data["seconds"], data["num_density_calls"]
-    )
+    return load_peer(Leaps, folder, target)

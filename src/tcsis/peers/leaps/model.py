@@ -15,19 +15,20 @@ its ends.  The network starts there and learns the rest.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
-from tcsis.basics.frozen import Frozen, Positive
+from tcsis.basics.frozen import Positive
 from tcsis.learn.descent import first_weights
 from tcsis.learn.nn.dit import zero_init
 from tcsis.learn.nn.equivariant import Hollow, antisymmetric
 from tcsis.learn.nn.hollow import HollowLattice
 from tcsis.peers.leaps.path import tilt
+from tcsis.peers.peer import PeerConfig
+from tcsis.peers.values import channels, num_channels
 from tcsis.targets.base import Target
 
 LARGEST_DRIVE = 20.0
@@ -36,15 +37,16 @@ DEGREE = 6
 """Of the polynomial from which the slope of log Z_t starts."""
 
 
-class LeapsConfig(Frozen):
+class LeapsConfig(PeerConfig):
     """A training run of LEAPS.
 
     ``num_walkers`` states with times are kept; every ``refresh_every`` steps a quarter of them is
     renewed by paths of ``num_times`` points, and all take ``num_sweeps`` Gibbs sweeps of their ρ_t.
-    ``kernel_sizes`` and ``num_calls``,
-    the steps of a draw, follow from the size of the target where they are None.
+    ``kernel_sizes`` and ``num_calls``, the steps of a draw, follow from the size of the target
+    where they are None.
     """
 
+    kind: Literal["leaps"] = "leaps"
     width: Positive = 20
     kernel_sizes: tuple[int, ...] | None = None
     learning_rate: Annotated[float, Field(gt=0)] = 5e-3
@@ -53,10 +55,7 @@ class LeapsConfig(Frozen):
     num_times: Positive = 32
     refresh_every: Positive = 50
     num_sweeps: Positive = 4
-    num_steps: Positive = 5_000
     num_calls: Positive | None = None
-    num_evaluations: Annotated[int, Field(ge=0)] = 5
-    num_evaluated: Positive = 250
 
 
 class LeapsModel(nn.Module):
@@ -120,13 +119,6 @@ def chebyshev(t: Tensor) -> Tensor:
     return torch.cos(orders * torch.arccos((2 * t - 1).clamp(-1, 1))[:, None])
 
 
-def channels(x: Tensor, num_values: int, dtype: torch.dtype) -> Tensor:
-    """The spin ±1 for two values, else the centred one-hot vector, (b, d) -> (b, d, c)."""
-    if num_values == 2:
-        return (2 * x - 1).to(dtype)[..., None]
-    return one_hot(x, num_values).to(dtype) - 1 / num_values
-
-
 def even_time(t: Tensor) -> Tensor:
     """The α whose log-odds are 6t: features of time are made for α, and evenly spaced in that."""
     return torch.tanh(3 * t)
@@ -150,7 +142,7 @@ def make_model(config: LeapsConfig, target: Target, seed: int) -> LeapsModel:
 
 
 def make_trunk(config: LeapsConfig, target: Target) -> HollowLattice | Hollow:
-    in_width = 1 if target.num_values == 2 else target.num_values
+    in_width = num_channels(target.num_values)
     lattice = target.lattice
     if lattice is None or len(lattice.shape) > 3:
         return Hollow(target.num_sites, in_width)

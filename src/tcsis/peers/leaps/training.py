@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from copy import deepcopy
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from tcsis.basics.checks import make_generator
-from tcsis.basics.clock import Budget
-from tcsis.draws import Draws
-from tcsis.learn.budgets import check_begun, check_pace
-from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.mcmc.gibbs import SweepGibbs
 from tcsis.mcmc.kernel import State
-from tcsis.peers.leaps.model import LeapsConfig, default_calls, make_model
-from tcsis.peers.leaps.path import Rates, jump, look, noise, sample
+from tcsis.peers.leaps.model import LeapsConfig, LeapsModel
+from tcsis.peers.leaps.path import Rates, jump, look, noise
 from tcsis.targets.base import Target
 
 FIRST_SWEEPS = 30
 """Of Gibbs moves that bring the first walkers from noise to their own times."""
 RENEWED = 4
 """A refresh renews one walker in so many."""
-WARMUP = 99
-EMA = 0.999
-MAX_NORM = 5.0
-WEIGHT_DECAY = 1e-4
-FINAL = 0.02
-"""Share of the learning rate that is left at the end."""
 
 
 class Walkers:
@@ -98,92 +83,25 @@ def refuse_forbidden_noise(target: Target, x: Tensor) -> None:
         )
 
 
-class Run:
-    """The state of a training run, and its loop."""
+class LeapsLoss:
+    """E[(K_t(x) - f(t))²] of a batch of walkers, which are renewed every few steps."""
 
     def __init__(
-        self, target: Target, config: LeapsConfig, seed: int, time_budget: Budget | None = None
+        self, model: LeapsModel, target: Target, config: LeapsConfig, generator: torch.Generator
     ) -> None:
-        self.target, self.config, self.seed = target, config, seed
-        self.budget = time_budget or Budget()
-        self.model = make_model(config, target, seed)
-        self.average = deepcopy(self.model).eval().requires_grad_(False)
-        self.optimiser = torch.optim.AdamW(
-            self.model.parameters(), weight_decay=WEIGHT_DECAY, fused=True
-        )
-        self.generator = make_generator(seed, "training", target.device)
-        self.step, self.last_loss = 0, math.nan
-        self.history: list[dict[str, float]] = []
-
-    def steps(self) -> Iterator[int]:
-        """Train to the end, yielding after every step."""
-        walkers = Walkers(self.target, self.config, self.generator)
-        self.calibrate(walkers)
-        self.budget.lap("set-up")
-        check_begun(self.budget, 0.0)
-        while self.progress < 1:
-            if self.step % self.config.refresh_every == 0 and self.step:
-                walkers.renew(self.model.rates)
-            self.make_step(*walkers.choose())
-            self.budget.lap("training")
-            check_pace(self.budget, self.step, self.step, self.config.num_steps, 0.0)
-            if self.due():
-                self.evaluate()
-                self.budget.lap("evaluation")
-            yield self.step
+        self.model, self.target, self.refresh_every = model, target, config.refresh_every
+        self.walkers = Walkers(target, config, generator)
+        self.calibrate()
 
     @torch.no_grad()
-    def calibrate(self, walkers: Walkers) -> None:
+    def calibrate(self) -> None:
         """Start f from the mean of K under the rates before training, which is right for any."""
-        point = look(self.model.rates, self.target, walkers.x, walkers.t)
-        self.model.slope.fit(walkers.t, point.slope)
-        self.average.load_state_dict(self.model.state_dict())
+        point = look(self.model.rates, self.target, self.walkers.x, self.walkers.t)
+        self.model.slope.fit(self.walkers.t, point.slope)
 
-    def make_step(self, x: Tensor, t: Tensor) -> None:
-        """One batch; the straight line of the method."""
+    def __call__(self, step: int, progress: float) -> Tensor:
+        if step % self.refresh_every == 0 and step:
+            self.walkers.renew(self.model.rates)
+        x, t = self.walkers.choose()
         gap = look(self.model.rates, self.target, x, t).slope - self.model.slope(t)
-        loss = gap.square().mean()
-        self.optimiser.zero_grad()
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), MAX_NORM)
-        self.last_loss = float(loss.detach())
-        if not math.isfinite(self.last_loss) or not bool(norm.isfinite()):
-            raise DivergedError(
-                f"the loss is {self.last_loss} at step {self.step}: lower learning_rate (now "
-                f"{self.config.learning_rate:.2g}) or check the density"
-            )
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.learning_rate()
-        self.optimiser.step()
-        self.step += 1
-        move_average(self.average, self.model, self.step, EMA)
-
-    @property
-    def progress(self) -> float:
-        """From 0 to 1, by steps or by the clock."""
-        return max(self.step / self.config.num_steps, self.seconds / self.budget.limit)
-
-    @property
-    def seconds(self) -> float:
-        return self.budget.total
-
-    def learning_rate(self) -> float:
-        return self.config.learning_rate * rate_share(self.step, self.progress, WARMUP, FINAL)
-
-    def due(self) -> bool:
-        """Evaluations are spread evenly over training, and the last comes at the end."""
-        return int(min(1.0, self.progress) * self.config.num_evaluations) > len(self.history)
-
-    def evaluate(self) -> None:
-        """A record of how good the averaged model is."""
-        generator = make_generator(self.seed, "evaluation", self.target.device)
-        x, log_weight = sample(
-            self.average.rates, self.target, self.config.num_evaluated,
-            self.config.num_calls or default_calls(self.target), generator=generator,
-        )  # fmt: skip
-        draws = Draws(x, log_weight)
-        record = {
-            "step": self.step, "seconds": round(self.seconds, 3), "loss": self.last_loss,
-            "learning_rate": self.learning_rate(), "ess": draws.ess, "elbo": draws.elbo,
-        }  # fmt: skip
-        self.history.append({k: x for k, x in record.items() if x is not None and math.isfinite(x)})
+        return gap.square().mean()
