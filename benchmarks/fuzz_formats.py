@@ -1,14 +1,18 @@
 """Damaged files of every format: refused in one sentence or read, in bounded time and memory.
 
-    OMP_NUM_THREADS=1 python benchmarks/fuzz_formats.py [NUMBER OF FILES]
+    OMP_NUM_THREADS=1 python benchmarks/fuzz_formats.py [NUMBER OF FILES [FIRST]]
 
-Valid files are mutated: bytes flipped, parts cut, doubled, moved or replaced by noise, numbers
-replaced by huge, negative and non-finite ones, files truncated or of another format.  Children with
-a limit on their memory read them.  Writes ``docs/results/formats/fuzz.md``.
+Files are numbered, and a number is the seed of its file.  Problems of every format are among them,
+packed or not, arrays of couplings, and draws to be judged.  Valid files are mutated: bytes flipped,
+parts cut, doubled, moved or replaced by noise, numbers replaced by huge, negative and non-finite
+ones, files truncated or of another format.  Children with a limit on their memory read them.
+Writes ``docs/results/formats/fuzz.md``.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import random
 import re
@@ -27,8 +31,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from tcsis import formats
-from tcsis.targets import Target
+from tcsis import Draws, formats, load_draws
+from tcsis.targets import Factors, Target
+from tcsis.targets.spec import load_pairwise
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "formats" / "fuzz.md"
 MEMORY = 2**31
@@ -83,11 +88,26 @@ LETTERS = b"J 0 1 A C 0.5\nJ 1 2 - U -0.25\nh 0 A 0.1\nh 1 C 0.2\nh 2 U 0\n"
 
 @dataclass(frozen=True)
 class Valid:
-    """A file that is fine, its format, and settings to read it with."""
+    """A file that is fine, its format, settings to read it with, and what its name ends in."""
 
     format: str
     content: bytes
     settings: dict[str, Any]
+    extension: str = ""
+
+    def read(self, path: Path) -> Target | Draws:
+        if self.format == "couplings":
+            return load_pairwise(path)
+        if self.format == "draws":
+            return load_draws(path, DRAWN)
+        return formats.read(path, self.format, **self.settings)
+
+
+DRAWN = Factors(
+    [((0, 1), np.zeros((2, 3)))], [2, 3],
+    site_names=["a", "b"], value_names=[["no", "yes"], ["low", "mid", "high"]],
+)  # fmt: skip
+"""What the files of draws are draws of."""
 
 
 def valid_files() -> list[Valid]:
@@ -101,7 +121,57 @@ def valid_files() -> list[Valid]:
         ("qubo", QUBO, {"beta": 2.0}), ("fasta", FASTA, {}), ("fasta", RNA, {}),
         ("dca", DCA, {}), ("dca", LETTERS, {}),
     ]  # fmt: skip
-    return [*(Valid(*text) for text in texts), *binary_files()]
+    packed = [
+        Valid("gset", gzip.compress(GSET, mtime=0), {}, ".gz"),
+        Valid("bif", gzip.compress(BIF, mtime=0), {}, ".gz"),
+    ]
+    return [
+        *(Valid(*text) for text in texts), *binary_files(), *packed, *coupling_files(),
+        *draws_files(),
+    ]  # fmt: skip
+
+
+def archive(**arrays: Any) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def coupling_files() -> list[Valid]:
+    spins = {"J": [[0.0, 0.5], [0.5, 0.0]], "h": [0.1, -0.2], "beta": 0.7}
+    pairs = {
+        "edges": [[0, 1], [1, 2]], "couplings": np.ones((2, 3, 3)).tolist(),
+        "fields": np.zeros((3, 3)).tolist(), "constant": 1.5,
+    }  # fmt: skip
+    made = [
+        *((json.dumps(one).encode(), ".json") for one in (spins, pairs)),
+        *((archive(**one), ".npz") for one in (spins, pairs)),
+    ]
+    return [Valid("couplings", content, {}, extension) for content, extension in made]
+
+
+def draws_files() -> list[Valid]:
+    """The same three draws in everything that holds draws."""
+    import dimod
+
+    x = np.array([[0, 2], [1, 0], [1, 1]])
+    array = io.BytesIO()
+    np.save(array, x)
+    samples = dimod.SampleSet.from_samples((x, ["a", "b"]), "DISCRETE", energy=[0.0, 1.0, 2.0])
+    drawn = Draws(torch.from_numpy(x).to(torch.uint8), torch.zeros(3))
+    made = [
+        (b"a,b,chain,log_weight\nno,high,0,0.5\nyes,low,0,1\nyes,mid,0,-2\n", ".csv"),
+        (b"0 2\n1 0\n1 1\n", ".txt"), (array.getvalue(), ".npy"),
+        (archive(x=x, log_weight=np.zeros(3)), ".npz"), (b"[[0, 2], [1, 0], [1, 1]]", ".json"),
+        (json.dumps(samples.to_serializable()).encode(), ".json"),
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "draws.nc"
+        drawn.to_netcdf(path, DRAWN)
+        made.append((path.read_bytes(), ".nc"))
+        drawn.to_inferencedata(DRAWN).to_netcdf(path, engine="h5netcdf")
+        made.append((path.read_bytes(), ".nc"))
+    return [Valid("draws", content, {}, extension) for content, extension in made]
 
 
 def binary_files() -> list[Valid]:
@@ -200,17 +270,20 @@ class Outcome:
 
 
 def attempt(valid: Valid, content: bytes, folder: Path) -> Outcome:
-    """Read a file, and ask the target for a density and for its ratios."""
-    path = folder / "file"
+    """Read a file, and ask a target for a density."""
+    path = folder / f"file{valid.extension}"
     path.write_bytes(content)
     begin = time.process_time()
     try:
-        target = formats.read(path, valid.format, **valid.settings)
-        check_target(target)
+        found = valid.read(path)
+        if isinstance(found, Target):
+            check_target(found)
+        else:
+            DRAWN.check(found.flat.x)
         kind, said = "read", ""
     except ValueError as error:
         said = str(error)
-        whole = "\n" not in said and ": expected" in said
+        whole = "\n" not in said and "expected" in said
         kind = "refused" if whole else "refused badly"
     except TimeoutError:
         kind, said = "hung", ""
@@ -251,11 +324,11 @@ def run_child(first: int, count: int) -> None:
     print(json.dumps({"peak": peak * 1024}), flush=True)
 
 
-def main(total: int) -> None:
+def main(total: int, start: int = 0) -> None:
     found: list[dict[str, Any]] = []
     peaks, died = [], []
-    for first in range(0, total, PER_CHILD):
-        count = min(PER_CHILD, total - first)
+    for first in range(start, start + total, PER_CHILD):
+        count = min(PER_CHILD, start + total - first)
         command = [sys.executable, __file__, "--child", str(first), str(count)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -324,4 +397,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         run_child(int(sys.argv[2]), int(sys.argv[3]))
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+        main(*(int(word) for word in sys.argv[1:3] or ["10000"]))

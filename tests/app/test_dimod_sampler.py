@@ -137,3 +137,26 @@ def test_without_dimod(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(vars(tcsis), "TCSISSampler", raising=False)
     with pytest.raises(ImportError, match=r"TCSISSampler needs dimod, which is not installed"):
         assert tcsis.TCSISSampler
+
+
+def test_an_offset_is_in_log_z_and_not_in_the_law() -> None:
+    bqm = random_bqm("SPIN", 5, 0)
+    bqm.offset = 0.0
+    reads = TCSISSampler().sample(bqm, num_reads=200)
+    bqm.offset = 1e18
+    shifted = TCSISSampler().sample(bqm, num_reads=200)
+    assert np.array_equal(reads.record.sample, shifted.record.sample)
+    assert shifted.info["log_z"] == reads.info["log_z"] - 1e18
+    empty = TCSISSampler().sample(dimod.BinaryQuadraticModel({}, {}, 3.0, "SPIN"), beta=2.0)
+    assert empty.info["log_z"] == -6.0
+
+
+def test_reads_by_default_and_models_of_another_kind() -> None:
+    assert len(TCSISSampler().sample(random_bqm("SPIN", 3, 0), num_reads=None)) == 1_000
+    with pytest.raises(ValueError, match=r"bqm is a dict: expected a dimod.BinaryQuadraticModel"):
+        TCSISSampler().sample({0: 1.0})
+
+
+def test_negative_labels_come_back_as_numbers() -> None:
+    bqm = dimod.BinaryQuadraticModel({-1: 1.0, 7: 0.5}, {(-1, 7): 1.0}, 0.0, "SPIN")
+    assert list(tcsis.formats.to_bqm(tcsis.formats.from_bqm(bqm)).variables) == [-1, 7]

@@ -3,6 +3,7 @@ nothing."""
 
 import gzip
 import itertools
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -323,3 +324,18 @@ def test_large_models_are_refused_before_they_are_made(tmp_path: Path) -> None:
     graph = networkx.path_graph(1_000)
     with pytest.raises(ValueError, match="edges of 200×200 tables are too many"):
         formats.colouring(graph, 200)
+
+
+def test_a_line_p_behind_clauses_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "late.wcnf"
+    path.write_text("3 1 -255 0\np wcnf 4 2 10\n1 2 0\n")
+    with pytest.raises(ValueError, match="line 2: clauses stand before p: expected p wcnf first"):
+        formats.read(path)
+
+
+@pytest.mark.parametrize("beta", [0.0, -1.0])
+def test_hard_clauses_stay_hard_at_any_temperature(tmp_path: Path, beta: float) -> None:
+    path = tmp_path / "hard.wcnf"
+    path.write_text("h 1 2 0\n2 -1 0\n")
+    log_density = formats.read(path, beta=beta).log_density(torch.tensor([[0, 0], [0, 1], [1, 0]]))
+    assert log_density.tolist() == [-math.inf, 0.0, -2 * beta]

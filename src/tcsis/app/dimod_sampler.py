@@ -19,6 +19,7 @@ from tcsis.distribution import Distribution
 from tcsis.formats.dimod import from_bqm, from_dqm
 from tcsis.learn.trainer import train
 from tcsis.targets.base import Target
+from tcsis.targets.pairwise import check_beta
 
 try:
     import dimod
@@ -35,7 +36,7 @@ class TCSISSampler(dimod.Sampler):
 
     All reads count the same: draws of a trained sampler are chosen by weight.  ``info`` says how
     they were made, and has ``log_z`` of exp(-β·E), its standard error, and the ``ess`` of a trained
-    sampler.  The same ``seed`` gives the same reads; None stands for 0.
+    sampler.  The same ``seed`` gives the same reads; None stands for 0, and for 1,000 reads.
     """
 
     @property
@@ -52,7 +53,7 @@ class TCSISSampler(dimod.Sampler):
         self,
         bqm: dimod.BinaryQuadraticModel,
         *,
-        num_reads: int = NUM_READS,
+        num_reads: int | None = None,
         beta: float = 1.0,
         seed: int | None = None,
         preset: str | None = None,
@@ -66,12 +67,20 @@ class TCSISSampler(dimod.Sampler):
         warning, as dimod has it.
         """
         self.remove_unknown_kwargs(**others)
-        check_integer("num_reads", num_reads)
-        variables = list(bqm.variables)
+        num_reads = check_integer("num_reads", NUM_READS if num_reads is None else num_reads)
+        if not isinstance(bqm, dimod.BinaryQuadraticModel):
+            raise ValueError(
+                f"bqm is a {type(bqm).__name__}: expected a dimod.BinaryQuadraticModel"
+            )
+        variables, log_offset = list(bqm.variables), -check_beta(beta) * float(bqm.offset)
         if not variables:
-            return dimod.SampleSet.from_samples_bqm(np.empty((num_reads, 0), np.int8), bqm)
-        target = from_bqm(bqm, beta=beta).to(dtype=torch.float64)
+            none, info = np.empty((num_reads, 0), np.int8), {"log_z": log_offset}
+            return dimod.SampleSet.from_samples_bqm(none, bqm, info=info)
+        centred = bqm.copy()  # the law does not depend on the offset, but its rounding would
+        centred.offset = 0
+        target = from_bqm(centred, beta=beta).to(dtype=torch.float64)
         x, info = draw(target, num_reads, seed or 0, preset, time_budget)
+        info["log_z"] += log_offset
         values = 2 * x - 1 if bqm.vartype is dimod.SPIN else x
         return sample_set(values, variables, bqm.vartype, bqm.energies, info)
 
@@ -79,7 +88,7 @@ class TCSISSampler(dimod.Sampler):
         self,
         dqm: dimod.DiscreteQuadraticModel,
         *,
-        num_reads: int = NUM_READS,
+        num_reads: int | None = None,
         beta: float = 1.0,
         seed: int | None = None,
         preset: str | None = None,
@@ -88,7 +97,7 @@ class TCSISSampler(dimod.Sampler):
     ) -> dimod.SampleSet:
         """Draws of a discrete quadratic model, by the numbers of the cases."""
         self.remove_unknown_kwargs(**others)
-        check_integer("num_reads", num_reads)
+        num_reads = check_integer("num_reads", NUM_READS if num_reads is None else num_reads)
         if not dqm.num_variables():
             return dimod.SampleSet.from_samples([], "DISCRETE", energy=[])
         target = from_dqm(dqm, beta=beta).to(dtype=torch.float64)

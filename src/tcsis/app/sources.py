@@ -34,6 +34,7 @@ from tcsis.targets.known import parse_known
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.spec import (
     DTYPES,
+    KINDS,
     as_numbers,
     build,
     check_names,
@@ -58,6 +59,12 @@ def make_target(spec: dict[str, Any], device: str = "cpu") -> Target:
         return from_function(spec).to(place)
     if name in FROM_FILES or name in FORMATS:
         return from_file(spec).to(place)
+    if isinstance(name, str) and Path(name).suffix and name not in KINDS:
+        extensions = ", ".join(one.extensions[0] for one in FORMATS.values())
+        raise ValueError(
+            f"target is {name!r}, a file of no known extension: expected .npz, .json, "
+            f"{extensions}, or the name of its format before it, as in: gset G1"
+        )
     return build(spec).to(place)
 
 

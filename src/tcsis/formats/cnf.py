@@ -38,7 +38,9 @@ def read_wcnf(path: str | Path, *, beta: float = 1.0) -> Factors:
     """Weighted clauses, the weight first: ``p wcnf VARIABLES CLAUSES TOP`` with hard clauses of
     weight TOP, or without a line p and with hard clauses marked ``h``."""
     parts, beta = Clauses(Path(path), "wcnf"), check_beta(beta)
-    return parts.target([(clause, beta * weight) for clause, weight in parts.weighted()])
+    return parts.target(
+        [(clause, w if w == np.inf else beta * w) for clause, w in parts.weighted()]  # hard stay so
+    )
 
 
 @dataclass
@@ -103,6 +105,8 @@ class Clauses:
             raise place.refuse(
                 f"the line is {' '.join(words)[:40]!r}", f"one p {self.kind} VARIABLES CLAUSES"
             )
+        if self.num_variables:
+            raise place.refuse("clauses stand before p", f"p {self.kind} first, or none at all")
         self.declared = True
         self.num_variables = place.integer(words[2], "the number of variables", 1, MAX_SITES)
         return place.integer(words[3], "the number of clauses", 0, MAX_CLAUSES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from tcsis.targets.pairwise import Pairwise, check_beta
 Doubles = NDArray[np.float64]
 SPIN, BINARY = ("-1", "1"), ("0", "1")
 """Names of the two values of a variable."""
+WHOLE = re.compile("0|-?[1-9][0-9]*")
+"""An integer as Python writes it."""
 LARGE = 1e5
 """Log densities from which on single precision may be off by a hundredth, and double is taken."""
 MAX_CONSTANT = 1e12
@@ -127,4 +130,4 @@ def unlabel(names: tuple[str, ...] | None, num_sites: int) -> list[Any]:
     """Labels for a library from names: integers again where a name is one."""
     if names is None:
         return list(range(num_sites))
-    return [int(name) if name.isdecimal() and str(int(name)) == name else name for name in names]
+    return [int(name) if WHOLE.fullmatch(name) else name for name in names]
