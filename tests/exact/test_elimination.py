@@ -300,12 +300,25 @@ def test_a_limit_of_memory() -> None:
     target = SpinGlass(16, 0.5, boundary="open")
     assert elimination.applies(target)
     assert elimination.quick(target)
-    with pytest.raises(ValueError, match=re.escape("and 64 MB are allowed")):
-        Elimination(target, max_bytes=2**26)
-    with pytest.raises(ValueError, match=re.escape("entries or more, and 2^17 fit into 1 MB")):
-        Elimination(target, max_bytes=2**20)
+    with pytest.raises(ValueError, match=re.escape("and 32 MB are allowed")):
+        Elimination(target, max_bytes=2**25)
+    with pytest.raises(ValueError, match=re.escape("entries or more, and 2^16 fit into 512 kB")):
+        Elimination(target, max_bytes=2**19)
     with pytest.raises(ValueError, match="fit into 1 kB"):
         exact.draw(target, 10, max_bytes=2**10)
+
+
+def test_a_sweep_fits_where_no_greedy_order_does() -> None:
+    """On a strip around a torus of 100×8 sites, and on a glass with little memory."""
+    plan = elimination.plan_or_obstacle(SpinGlass((100, 8), 1.0, seed=2), elimination.MAX_BYTES)
+    assert isinstance(plan, orders.Plan)
+    assert plan.width == 17
+    glass = SpinGlass(16, 1.0, seed=2, boundary="open")
+    some, little = Elimination(glass), Elimination(glass, max_bytes=2**26)
+    assert little.plan.width < some.plan.width
+    assert sorted(little.plan.order) == list(range(256))
+    assert little.log_z == pytest.approx(some.log_z, rel=1e-12)
+    assert little.most_probable()[1] == pytest.approx(some.most_probable()[1], rel=1e-12)
 
 
 def test_black_boxes_are_not_summed_by_what_they_look_like() -> None:
