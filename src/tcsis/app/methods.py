@@ -24,7 +24,7 @@ from tcsis.learn.learned import Learned
 from tcsis.learn.presets import MethodName
 from tcsis.learn.trainer import train
 from tcsis.mcmc.runner import KERNELS
-from tcsis.peers import leaps
+from tcsis.peers import dnfs, leaps, sdds
 from tcsis.reverse.unlearned import learning_free
 from tcsis.targets.base import Target
 
@@ -33,7 +33,11 @@ Trained = TypeVar("Trained", bound=Sampler)
 Named = str | Sampler | tuple[str, Draws | Sampler]
 
 LEARNED: tuple[str, ...] = get_args(MethodName)
-PEERS: dict[str, Callable[..., Sampler]] = {"leaps": leaps.train}
+PEERS: dict[str, Callable[..., Sampler]] = {
+    "leaps": leaps.train,
+    "dnfs": dnfs.train,
+    "sdds": sdds.train,
+}
 """How the neural samplers of others are trained, by the name they go by."""
 NUM_CHAINS = 100
 BURN_IN = 0.2

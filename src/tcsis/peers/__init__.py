@@ -1,5 +1,5 @@
 """Other neural samplers, each under its own name, to be compared with."""
 
-from tcsis.peers import leaps
+from tcsis.peers import dnfs, leaps, sdds
 
-__all__ = ["leaps"]
+__all__ = ["dnfs", "leaps", "sdds"]
