@@ -55,8 +55,8 @@ class Flow(Peer[Config, Model]):
         ``weigh`` is ``continuous_weights``, as in the papers, which hold for many steps; or
         ``discrete_weights``, which hold for any number if ``stir``, the rate at which sites draw
         anew from their conditionals, is above zero (1, say).  Left out, both are as the class has
-        them.  Where the effective share of a batch falls below ``resample_below`` it is resampled on the
-        way; then its draws are no longer independent.
+        them.  Where the effective share of a batch falls below ``resample_below`` it is resampled
+        on the way; then its draws are no longer independent.
         """
         calls = self.num_calls if calls is None else check_integer("calls", calls)
         stirred = self.stir if stir is None else stir

@@ -114,8 +114,13 @@ def draw_paths(
 ) -> Paths:
     """n paths with all their steps."""
     steps = list(walk(reverse, noise, uniform(target, n, generator), generator))[::-1]
-    columns = zip(*[(s.x_t, s.x_before, s.log_q, s.log_p) for s in steps], strict=True)
-    return Paths(*map(torch.stack, columns), target.log_density(steps[0].x_before).double())
+    return Paths(
+        torch.stack([step.x_t for step in steps]),
+        torch.stack([step.x_before for step in steps]),
+        torch.stack([step.log_q for step in steps]),
+        torch.stack([step.log_p for step in steps]),
+        target.log_density(steps[0].x_before).double(),
+    )
 
 
 @torch.no_grad()
