@@ -1,4 +1,4 @@
-"""What is known of the rates before anything is learned, and what networks of rates read.
+"""What is known of the rates before anything is learned.
 
 The drive is made of the target's own ratios Δ = log p̄(y) - log p̄(x) and of the conditional π_i of
 site i under ρ_t,
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from tcsis.peers.path import tilt
 
@@ -28,13 +27,6 @@ def drive(x: Tensor, t: Tensor, ratios: Tensor) -> Tensor:
     conditional = tilt(ratios, t).softmax(-1)
     here = conditional.gather(-1, x[..., None])
     return ratios.clamp(-LARGEST_DRIVE, LARGEST_DRIVE) * conditional.maximum(here)
-
-
-def channels(x: Tensor, num_values: int, dtype: torch.dtype) -> Tensor:
-    """The spin ±1 for two values, else the centred one-hot vector, (b, d) -> (b, d, c)."""
-    if num_values == 2:
-        return (2 * x - 1).to(dtype)[..., None]
-    return one_hot(x, num_values).to(dtype) - 1 / num_values
 
 
 def even_time(t: Tensor) -> Tensor:

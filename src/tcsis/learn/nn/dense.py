@@ -28,11 +28,18 @@ NUM_ENDS = 3
 
 @dataclass(frozen=True)
 class Layers:
-    """W as one matrix, (d·c, d·h); the gate and shift of ``a``, (n, 1, h); for every mix its
-    weights with the gate of what it reads, (n, h, h), and its shift less their part of the ½,
-    (n, 1, h); and the gates of what the features are the sum of.  n is 1 at shared times."""
+    """W as one matrix, (d·c, d·h), and what every site does by itself."""
 
     first: Tensor
+    inner: Inner
+
+
+@dataclass(frozen=True)
+class Inner:
+    """The gate and shift of ``a``, (n, 1, h); for every mix its weights with the gate of what it
+    reads, (n, h, h), and its shift less their part of the ½, (n, 1, h); and the gates of what the
+    features are the sum of.  n is 1 at shared times."""
+
     gate: Tensor
     shift: Tensor
     mixes: list[tuple[Tensor, Tensor]]
@@ -73,15 +80,25 @@ class DenseNet(nn.Module):
     def forward(self, z: Tensor, alpha: Tensor) -> Tensor:
         return through(z, self.layers(alpha))
 
+    def at(self, z: Tensor, alpha: Tensor, site: Tensor) -> Tensor:
+        """Features of one site a state alone, of the site (b,) -> (b, width)."""
+        d, h = self.num_sites, self.width
+        slots = self.slots.reshape(d, d).index_select(1, site).T  # (b, d)
+        w = pad(self.read, (0, 0, 0, 1))[slots].reshape(len(z), -1, h)  # (b, d·c, h)
+        return onward(z.flatten(1)[:, None] @ w, self.inner(alpha)).squeeze(1)
+
     def layers(self, alpha: Tensor) -> Layers:
         """The weights of every layer at these times, which parts of a batch may share."""
+        return Layers(self.first(), self.inner(alpha))
+
+    def inner(self, alpha: Tensor) -> Inner:
         gates, shifts = self.opened(alpha.mean(1))
         inner, ends = gates[: len(self.mix) + 1], gates[len(self.mix) + 1 :]
         mixes = []
         for mix, gate, shift in zip(self.mix, inner[1:], shifts[1:], strict=True):
             weights = gate.transpose(1, 2) * mix  # (n, h, h)
             mixes.append((weights, shift - weights.sum(1, keepdim=True) / 2))
-        return Layers(self.first(), inner[0], shifts[0], mixes, ends)
+        return Inner(inner[0], shifts[0], mixes, ends)
 
     def first(self) -> Tensor:
         """W as one matrix from all inputs to all sites, (d·c, d·h)."""
@@ -100,12 +117,17 @@ class DenseNet(nn.Module):
 
 def through(z: Tensor, layers: Layers) -> Tensor:
     """Features of every site, (b, d, c) -> (b, d, h)."""
-    u = (z.flatten(1) @ layers.first).unflatten(1, (-1, layers.gate.shape[-1]))  # (b, d, h)
+    u = (z.flatten(1) @ layers.first).unflatten(1, (-1, layers.inner.gate.shape[-1]))
+    return onward(u, layers.inner)
+
+
+def onward(u: Tensor, inner: Inner) -> Tensor:
+    """Features from what the sites have read, (b, n, h) -> (b, n, h)."""
     # in place where nothing is lost: fresh memory costs more than the arithmetic
-    a = h = torch.addcmul(layers.shift, u, layers.gate).sigmoid_()
-    for weights, shift in layers.mixes:
+    a = h = torch.addcmul(inner.shift, u, inner.gate).sigmoid_()
+    for weights, shift in inner.mixes:
         h = product(h, weights, shift).sigmoid_()
-    from_u, from_a, from_h = layers.ends
+    from_u, from_a, from_h = inner.ends
     features = torch.addcmul(-(from_a + from_h) / 2, u, from_u)
     return features.addcmul_(a, from_a).addcmul_(h, from_h)
 

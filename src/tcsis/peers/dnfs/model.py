@@ -20,8 +20,9 @@ from tcsis.basics.frozen import Positive
 from tcsis.learn.descent import first_weights
 from tcsis.learn.nn.dit import TimeEmbedding, zero_init
 from tcsis.learn.nn.equivariant import CausalStream, antisymmetric
-from tcsis.peers.drive import LARGEST_DRIVE, channels, drive, even_time
+from tcsis.peers.drive import LARGEST_DRIVE, drive, even_time
 from tcsis.peers.flow import FlowConfig
+from tcsis.peers.values import channels, num_channels
 from tcsis.targets.base import Target
 
 
@@ -50,7 +51,7 @@ class EquivariantTransformer(nn.Module):
 
     def __init__(self, num_sites: int, num_values: int, width: int, depth: int, heads: int) -> None:
         super().__init__()
-        in_width = 1 if num_values == 2 else num_values
+        in_width = num_channels(num_values)
         self.time = TimeEmbedding(width)
         self.before = CausalStream(num_sites, in_width, width, depth, heads)
         self.after = CausalStream(num_sites, in_width, width, depth, heads)

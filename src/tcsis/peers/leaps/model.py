@@ -20,8 +20,9 @@ from tcsis.learn.descent import first_weights
 from tcsis.learn.nn.dit import zero_init
 from tcsis.learn.nn.equivariant import Hollow, antisymmetric
 from tcsis.learn.nn.hollow import HollowLattice
-from tcsis.peers.drive import channels, drive, even_time
+from tcsis.peers.drive import drive, even_time
 from tcsis.peers.flow import FlowConfig
+from tcsis.peers.values import channels, num_channels
 from tcsis.targets.base import Target
 
 DEGREE = 6
@@ -118,7 +119,7 @@ def make_model(config: LeapsConfig, target: Target, seed: int) -> LeapsModel:
 
 
 def make_trunk(config: LeapsConfig, target: Target) -> HollowLattice | Hollow:
-    in_width = 1 if target.num_values == 2 else target.num_values
+    in_width = num_channels(target.num_values)
     lattice = target.lattice
     if lattice is None or len(lattice.shape) > 3:
         return Hollow(target.num_sites, in_width)
