@@ -55,13 +55,13 @@ class ReverseNetwork(nn.Module):
         self.network, self.noise = network, noise
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        t = t.to(torch.get_default_dtype())[:, None]
-        alpha = self.noise.alpha(t).expand(-1, x.shape[1])
-        c = self.network(x, alpha).log_softmax(-1)
-        stay, move = UniformNoise(2).log_stay_move(self.noise.alpha(t - 1)[..., None])
+        t = t.double()[:, None]
+        c = self.network(x, self.noise.alpha(t).expand(-1, x.shape[1])).log_softmax(-1)
+        left = self.noise.alpha(t - 1)[..., None]
+        stay, move = (part.to(c.dtype) for part in UniformNoise(2).log_stay_move(left))
         before = torch.logaddexp(stay + c, move + c.flip(-1))
-        beta = self.noise.flip(t)
-        return before[..., 1] - before[..., 0] + (2 * x - 1) * torch.log((1 - beta) / beta)
+        odds = torch.log(1 / self.noise.flip(t) - 1).to(c.dtype)
+        return before[..., 1] - before[..., 0] + (2 * x - 1) * odds
 
 
 # -- construction ----------------------------------------------------------------------------------
