@@ -7,7 +7,7 @@ import torch
 
 import tcsis
 from tcsis import Draws, mcmc
-from tcsis.peers import leaps
+from tcsis.peers import leaps, mdns, van
 from tcsis.targets import Ising
 
 TARGET = Ising(3, 0.3)
@@ -34,6 +34,8 @@ SAMPLERS: dict[str, Callable[[], Draws]] = {
     "unbiased": lambda: trained("unbiased").sample(8),
     "own chain": lambda: trained("autoregressive").chain(4, num_chains=3, burn_in=2),
     "leaps": lambda: leaps.train(TARGET, steps=2, progress=False).sample(8),
+    "mdns": lambda: mdns.train(TARGET, steps=2, progress=False).sample(8),
+    "van": lambda: van.train(TARGET, steps=2, progress=False).sample(8),
 }
 
 

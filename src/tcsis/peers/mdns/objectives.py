@@ -161,9 +161,9 @@ AnyObjective = Annotated[
 def random_masks(x: Tensor, generator: torch.Generator) -> Tensor:
     """Which sites are masked, (b, d): m of them, and m is any number from 1 to d alike.
 
-    With λ uniform and every site masked with chance λ, m is uniform from 0 to d, and the mean of 1/λ
-    given m is (d+1)/m; where m = 0 there is no loss.  So λ need not be drawn, and 1/λ, whose
-    variance is infinite, becomes d/m with m from 1 on.
+    With λ uniform and every site masked with chance λ, m is uniform from 0 to d, and the mean of
+    1/λ given m is (d+1)/m; where m = 0 there is no loss.  So λ need not be drawn, and 1/λ, by which
+    the variance would be infinite, becomes d/m with m from 1 on.
     """
     b, d = x.shape
     m = torch.randint(1, d + 1, (b, 1), device=x.device, generator=generator)
