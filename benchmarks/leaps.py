@@ -26,7 +26,7 @@ from torch.nn.functional import one_hot
 import tcsis
 from tcsis.peers import leaps
 from tcsis.peers.leaps.model import LeapsConfig, LeapsModel, make_model
-from tcsis.peers.leaps.path import Point, log_jump, look
+from tcsis.peers.path import Point, log_jump, look
 from tcsis.targets import Ising, Target
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "leaps"

@@ -13,8 +13,9 @@ import tcsis
 from tcsis.basics.frozen import parse
 from tcsis.learn.training import DivergedError
 from tcsis.peers import leaps
-from tcsis.peers.leaps.model import LeapsConfig, LeapsModel, drive, make_model
-from tcsis.peers.leaps.path import (
+from tcsis.peers.drive import drive
+from tcsis.peers.leaps.model import LeapsConfig, LeapsModel, make_model
+from tcsis.peers.path import (
     Point,
     Weigh,
     continuous_weights,

@@ -24,7 +24,7 @@ from tcsis.learn.learned import Learned
 from tcsis.learn.presets import MethodName
 from tcsis.learn.trainer import train
 from tcsis.mcmc.runner import KERNELS
-from tcsis.peers import leaps, mdns, van
+from tcsis.peers import dnfs, leaps, mdns, sdds, van
 from tcsis.reverse.unlearned import learning_free
 from tcsis.targets.base import Target
 
@@ -35,7 +35,9 @@ Named = str | Sampler | tuple[str, Draws | Sampler]
 LEARNED: tuple[str, ...] = get_args(MethodName)
 PEERS: dict[str, Callable[..., Sampler]] = {
     "leaps": leaps.train,
+    "dnfs": dnfs.train,
     "mdns": mdns.train,
+    "sdds": sdds.train,
     "van": van.train,
 }
 """How the neural samplers of others are trained, by the name they go by."""

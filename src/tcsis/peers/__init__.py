@@ -1,5 +1,5 @@
 """Other neural samplers, each under its own name and all by one interface, to be compared with."""
 
-from tcsis.peers import leaps, mdns, van
+from tcsis.peers import dnfs, leaps, mdns, sdds, van
 
-__all__ = ["leaps", "mdns", "van"]
+__all__ = ["dnfs", "leaps", "mdns", "sdds", "van"]

@@ -2,14 +2,8 @@
 
     G_t(x)[i, v] = (1/2 + g·H_i)·drive[i, v] + (e_v - e_{x_i})·H_i / √width
 
-H are hollow features, which do not read their own site.  The drive is made of the target's own
-ratios Δ = log p̄(y) - log p̄(x) and of the conditional π_i of site i under ρ_t,
-
-    drive[i, v] = Δ[i, v]·max(π_i(v), π_i(x_i))
-
-and is locally equivariant, as π_i does not read site i.  Alone and in full it carries independent
-sites along exactly; in half it is exact at t = 0 for couplings of two, where each is seen from both
-its ends.  The network starts there and learns the rest.
+H are hollow features, which do not read their own site.  The network starts from half the drive
+(``tcsis.peers.drive``) and learns the rest.
 """
 
 from __future__ import annotations
@@ -26,24 +20,21 @@ from tcsis.learn.descent import first_weights
 from tcsis.learn.nn.dit import zero_init
 from tcsis.learn.nn.equivariant import Hollow, antisymmetric
 from tcsis.learn.nn.hollow import HollowLattice
-from tcsis.peers.leaps.path import tilt
-from tcsis.peers.peer import PeerConfig
+from tcsis.peers.drive import drive, even_time
+from tcsis.peers.flow import FlowConfig
 from tcsis.peers.values import channels, num_channels
 from tcsis.targets.base import Target
 
-LARGEST_DRIVE = 20.0
-"""Where ratios are cut off in the drive, which has to be finite next to a forbidden state."""
 DEGREE = 6
 """Of the polynomial from which the slope of log Z_t starts."""
 
 
-class LeapsConfig(PeerConfig):
+class LeapsConfig(FlowConfig):
     """A training run of LEAPS.
 
     ``num_walkers`` states with times are kept; every ``refresh_every`` steps a quarter of them is
     renewed by paths of ``num_times`` points, and all take ``num_sweeps`` Gibbs sweeps of their ρ_t.
-    ``kernel_sizes`` and ``num_calls``, the steps of a draw, follow from the size of the target
-    where they are None.
+    ``kernel_sizes`` follow from the size of the target where they are None.
     """
 
     kind: Literal["leaps"] = "leaps"
@@ -55,7 +46,6 @@ class LeapsConfig(PeerConfig):
     num_times: Positive = 32
     refresh_every: Positive = 50
     num_sweeps: Positive = 4
-    num_calls: Positive | None = None
 
 
 class LeapsModel(nn.Module):
@@ -69,8 +59,7 @@ class LeapsModel(nn.Module):
 class RateNetwork(nn.Module):
     """G_t: states (b, d), times (b,) and their log-ratios (b, d, v) -> (b, d, v).
 
-    ``embed`` and ``gain`` start at zero, and so G at half the drive.  From G = 0 nothing would be
-    learned: both [G]_+ and [-G]_+ are flat there.
+    ``embed`` and ``gain`` start at zero, and so G at half the drive.
     """
 
     def __init__(self, trunk: HollowLattice | Hollow, num_values: int) -> None:
@@ -119,18 +108,6 @@ def chebyshev(t: Tensor) -> Tensor:
     return torch.cos(orders * torch.arccos((2 * t - 1).clamp(-1, 1))[:, None])
 
 
-def even_time(t: Tensor) -> Tensor:
-    """The α whose log-odds are 6t: features of time are made for α, and evenly spaced in that."""
-    return torch.tanh(3 * t)
-
-
-def drive(x: Tensor, t: Tensor, ratios: Tensor) -> Tensor:
-    """Δ·max(π(v), π(x_i)), (b, d, v)."""
-    conditional = tilt(ratios, t).softmax(-1)
-    here = conditional.gather(-1, x[..., None])
-    return ratios.clamp(-LARGEST_DRIVE, LARGEST_DRIVE) * conditional.maximum(here)
-
-
 # -- construction ----------------------------------------------------------------------------------
 
 
@@ -158,7 +135,3 @@ def default_sizes(shape: tuple[int, ...]) -> tuple[int, ...]:
     if max(shape) <= 5:
         return (max(shape) // 2 * 2 + 1,) * 4
     return (3, 5, 7, 9) if len(shape) < 3 else (3, 3, 5, 5)
-
-
-def default_calls(target: Target) -> int:
-    return 24 if target.num_sites <= 36 else 64

@@ -8,7 +8,7 @@ from torch import Tensor
 from tcsis.mcmc.gibbs import SweepGibbs
 from tcsis.mcmc.kernel import State
 from tcsis.peers.leaps.model import LeapsConfig, LeapsModel
-from tcsis.peers.leaps.path import Rates, jump, look, noise
+from tcsis.peers.path import Rates, jump, look, noise, refuse_forbidden_noise
 from tcsis.targets.base import Target
 
 FIRST_SWEEPS = 30
@@ -73,14 +73,6 @@ def trajectories(
         states.append(x)
         times.append(t)
     return torch.cat(states), torch.cat(times)
-
-
-def refuse_forbidden_noise(target: Target, x: Tensor) -> None:
-    if bool(target.log_density(x).isneginf().any()):
-        raise ValueError(
-            f"{target} has log density -inf at states of uniform noise, where LEAPS starts: "
-            "expected a target without forbidden states"
-        )
 
 
 class LeapsLoss:

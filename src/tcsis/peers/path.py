@@ -1,4 +1,5 @@
-"""The path of LEAPS, its rates and its weights (Holderrieth, Albergo & Jaakkola, 2025).
+"""The path of LEAPS and DNFS, its rates and its weights (Holderrieth, Albergo & Jaakkola, 2025; Ou,
+Zhang & Li, 2025).
 
 The path leads from uniform noise at t = 0 to the target at t = 1:
 
@@ -186,3 +187,11 @@ def noise(target: Target, n: int, generator: torch.Generator) -> Tensor:
     """Uniform states of all values, (n, d), whose log density -d·log V the path starts from."""
     shape = (n, target.num_sites)
     return torch.randint(target.num_values, shape, device=target.device, generator=generator)
+
+
+def refuse_forbidden_noise(target: Target, x: Tensor) -> None:
+    if bool(target.log_density(x).isneginf().any()):
+        raise ValueError(
+            f"{target} has log density -inf at states of uniform noise, where the path starts: "
+            "expected a target without forbidden states"
+        )
