@@ -59,6 +59,23 @@ class Source(Frozen, ABC):
         takes; only what takes long has to say so."""
         return self, 0.0
 
+    def scale(self, progress: float) -> float:
+        """The power of p̄ that the states follow at this progress of training, from 0 to 1."""
+        return 1.0
+
+    def num_fresh(self, n: int) -> int:
+        """Of n draws of the model's own beside n states, how many are new."""
+        return n
+
+    @property
+    def num_recent(self) -> int:
+        """How many draws of before are kept, for the others."""
+        return 0
+
+    def tiny(self) -> Source:
+        """A small buffer, for tests and first looks."""
+        return self.model_copy(update={"size": 256})
+
     @abstractmethod
     def start(self, target: Target, generator: torch.Generator) -> Tensor: ...
 
@@ -70,19 +87,64 @@ class Source(Frozen, ABC):
 
 @dataclass
 class Buffer:
-    """Training states (size, d) and where they come from; there are none before ``start``."""
+    """Training states (size, d) and where they come from; there are none before ``start``.  They
+    follow p̄^scale, and ``recent`` (m, d) are draws of the model of the last steps, the newest
+    first."""
 
     source: Source
     target: Target
     states: Tensor | None = None
+    scale: float = 1.0
+    recent: Tensor | None = None
 
     def start(self, generator: torch.Generator) -> None:
+        self.scale = self.source.scale(0.0)
         self.states = self.source.start(self.target, generator)
 
-    def refresh(self, step: int, model: SampleModel, generator: torch.Generator) -> None:
+    def refresh(
+        self, step: int, progress: float, model: SampleModel, generator: torch.Generator
+    ) -> None:
         """Move on, where a refresh is due at this step of training."""
         if step and step % self.source.every == 0:
-            self.states = self.source.refresh(self.target, self.all, model, generator)
+            self.warm_to(self.source.scale(progress), generator)
+            self.states = self.source.refresh(self.law, self.all, model, generator)
+
+    def warm_to(self, scale: float, generator: torch.Generator) -> None:
+        """Resample the states to another power of p̄, by weights p̄^(scale - before)."""
+        if scale != self.scale:
+            log_weight = (scale - self.scale) * self.target.log_density(self.all).double()
+            self.states = self.all[systematic_resample(log_weight, generator)]
+            self.scale = scale
+
+    @property
+    def law(self) -> Target:
+        """What the states follow now."""
+        return self.target if self.scale == 1 else self.target.scaled(self.scale)
+
+    def beside(
+        self, n: int, draw: Callable[[int], Tensor], generator: torch.Generator
+    ) -> tuple[Tensor, int]:
+        """States (n, d) of the model's own to look at beside n states of the buffer, and how many
+        of them, the first ones, are draws of the model as it is now."""
+        new = draw(self.source.num_fresh(n))
+        if len(new) == n:
+            return new, n
+        known = new if self.recent is None else self.recent.long()
+        more = torch.randint(len(known), (n - len(new),), device=new.device, generator=generator)
+        self.recent = torch.cat([new, known])[: self.source.num_recent].to(torch.uint8)
+        return torch.cat([new, known[more]]), len(new)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that changes in training, by name."""
+        found = {"buffer": self.all, "scale": torch.tensor(self.scale, dtype=torch.float64)}
+        return found if self.recent is None else found | {"recent": self.recent}
+
+    def place(self, tensors: dict[str, Tensor]) -> None:
+        """Put back what ``tensors`` gave."""
+        device, recent = self.target.device, tensors.get("recent")
+        self.states = tensors["buffer"].to(device).clone()
+        self.scale = float(tensors.get("scale", 1.0))
+        self.recent = None if recent is None else recent.to(device).clone()
 
     @property
     def all(self) -> Tensor:
@@ -199,6 +261,9 @@ class PopulationAnnealing(Source):
         )  # fmt: skip
         return smaller, size * sweeps * each
 
+    def tiny(self) -> Source:
+        return self.model_copy(update={"size": 256, "num_rungs": 10})
+
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
         x = allowed_states(target, self.size, generator)
         kernel = moves_within(target, x)
@@ -217,10 +282,6 @@ class PopulationAnnealing(Source):
         chains.advance(1)
         return x.index_copy(0, moved, chains.x.to(x))
 
-
-AnySource = Annotated[
-    Uniform | Chains | ModelAndNoise | PopulationAnnealing, Field(discriminator="kind")
-]
 
 # -- states ---------------------------------------------------------------------------------------
 

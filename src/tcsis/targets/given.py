@@ -143,6 +143,10 @@ class FreeSites(Target):
         return self.target.opaque
 
     @property
+    def costly(self) -> bool:
+        return self.target.costly
+
+    @property
     def rounding(self) -> float:
         return self.target.rounding
 
