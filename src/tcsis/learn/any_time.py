@@ -53,37 +53,21 @@ def by_both_sides(
     """Of states x (b, d) of the buffer and draws of the model's own, and the states to put back."""
     known = given_sites(model, evidence, generator)
     order, last = model.free(known)
-    alone, target, b = not bool(known.any()), buffer.law, len(x)
+    alone, target = not bool(known.any()), buffer.law
     route = model.in_order if alone else way(model, singles(order), known)
     weights = model.weights(route.questions)
-
-    def own(n: int) -> Tensor:
-        return draw(model, route, weights, x[:n], generator)[0]
-
-    if alone:
-        givers, shape = x, (-1,)  # what is compared with each other
-        y, fresh = buffer.beside(b, own, generator)
-    else:
-        givers = x[: num_givers(buffer, b)]
-        shape, fresh = (1 + NUM_COPIES, len(givers)), 0
-        y = draw(model, route, weights, givers.repeat(NUM_COPIES, 1), generator)[0]
+    givers, copies = (x, 1) if alone else (x[: (len(x) + 1) // 2], NUM_COPIES)
+    y, _ = draw(model, route, weights, givers.repeat(copies, 1), generator)
     both = torch.cat([givers, y])
     answers = model.answers(weights, route.questions.read, both)
     log_q = answers.gather(-1, both[:, order, None]).double().sum((1, 2))
     gap = log_summed(target, both, last) - log_q
+    shape = (-1,) if alone else (1 + copies, len(givers))  # what is compared with each other
     parts = spread_parts(gap.reshape(shape), log_q.reshape(shape))
     some = givers[: asks.num_compared(target, len(givers))]
     log_hat = asks.laws(target, some, order).to(answers.dtype)
     loss = together(parts, cross_entropy(answers[: len(some)], log_hat).mean())
-    gaps = torch.cat([gap[:fresh], gap[len(givers) : len(givers) + fresh]]).detach()
-    taken = exchanged(target, x[:fresh], y[:fresh], gaps, last, generator)
-    return loss, torch.cat([taken, x[fresh:]])
-
-
-def num_givers(buffer: Buffer, n: int) -> int:
-    """Of n states, those whose evidence draws are given: half of them, or fewer where as many draws
-    would be more than the buffer has new ones."""
-    return min((n + 1) // 2, max(2, 2 * buffer.source.num_fresh(n) // NUM_COPIES))
+    return loss, exchanged(target, x, y, gap.detach(), last, generator) if alone else x
 
 
 def given_sites(model: KnownLaw, evidence: float, generator: torch.Generator) -> Tensor:

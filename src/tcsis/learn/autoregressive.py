@@ -53,29 +53,21 @@ def by_both_sides(
     model: CausalLaw, asks: Asks, buffer: Buffer, x: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Of states x (b, d) of the buffer and as many draws of the model's own, see
-    ``tcsis.learn.objectives``.  Also gives the states to put back: every new draw takes the place
-    of a state with the odds of their weights."""
-    target, b = buffer.law, len(x)
-    y, fresh = buffer.beside(b, partial(own_draws, model, x, generator=generator), generator)
-    both = model.read(torch.cat([x, y]))
+    ``tcsis.learn.objectives``.  Also gives the states to put back: every draw takes the place of a
+    state with the odds of their weights."""
+    target = buffer.law
+    labels, own = model.read(x), model.draw(len(x), generator)[0]
+    y = torch.zeros_like(x)
+    y[:, model.order] = model.labels.values(len(x), generator).gather(1, own)
+    both = torch.cat([labels, own])
     conditionals = model.conditionals(both)
     log_q = conditionals.gather(-1, both[..., None]).double().sum((1, 2))
     gap = log_summed(target, torch.cat([x, y]), model.last) - log_q
-    log_hat = site_laws(model, asks, target, x[: asks.num_compared(target, b)])
-    log_hat = log_hat.to(conditionals.dtype)
-    entropy = cross_entropy(conditionals[: len(log_hat)], log_hat).mean()
+    some = x[: asks.num_compared(target, len(x))]
+    log_hat = site_laws(model, asks, target, some).to(conditionals.dtype)
+    entropy = cross_entropy(conditionals[: len(some)], log_hat).mean()
     loss = together(spread_parts(gap, log_q), entropy)
-    weights = torch.cat([gap[:fresh], gap[b : b + fresh]]).detach()
-    taken = exchanged(target, x[:fresh], y[:fresh], weights, model.last, generator)
-    return loss, torch.cat([taken, x[fresh:]])
-
-
-def own_draws(model: CausalLaw, x: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """n draws of the sites of the order, (n, d), with zeros at the last class."""
-    labels = model.draw(n, generator)[0]
-    y = x.new_zeros(n, x.shape[1])
-    y[:, model.order] = model.labels.values(n, generator).gather(1, labels)
-    return y
+    return loss, exchanged(target, x, y, gap.detach(), model.last, generator)
 
 
 def by_spread(

@@ -63,15 +63,6 @@ class Source(Frozen, ABC):
         """The power of p̄ that the states follow at this progress of training, from 0 to 1."""
         return 1.0
 
-    def num_fresh(self, n: int) -> int:
-        """Of n draws of the model's own beside n states, how many are new."""
-        return n
-
-    @property
-    def num_recent(self) -> int:
-        """How many draws of before are kept, for the others."""
-        return 0
-
     def tiny(self) -> Source:
         """A small buffer, for tests and first looks."""
         return self.model_copy(update={"size": 256})
@@ -88,14 +79,12 @@ class Source(Frozen, ABC):
 @dataclass
 class Buffer:
     """Training states (size, d) and where they come from; there are none before ``start``.  They
-    follow p̄^scale, and ``recent`` (m, d) are draws of the model of the last steps, the newest
-    first."""
+    follow p̄^scale."""
 
     source: Source
     target: Target
     states: Tensor | None = None
     scale: float = 1.0
-    recent: Tensor | None = None
 
     def start(self, generator: torch.Generator) -> None:
         self.scale = self.source.scale(0.0)
@@ -121,30 +110,14 @@ class Buffer:
         """What the states follow now."""
         return self.target if self.scale == 1 else self.target.scaled(self.scale)
 
-    def beside(
-        self, n: int, draw: Callable[[int], Tensor], generator: torch.Generator
-    ) -> tuple[Tensor, int]:
-        """States (n, d) of the model's own to look at beside n states of the buffer, and how many
-        of them, the first ones, are draws of the model as it is now."""
-        new = draw(self.source.num_fresh(n))
-        if len(new) == n:
-            return new, n
-        known = new if self.recent is None else self.recent.long()
-        more = torch.randint(len(known), (n - len(new),), device=new.device, generator=generator)
-        self.recent = torch.cat([new, known])[: self.source.num_recent].to(torch.uint8)
-        return torch.cat([new, known[more]]), len(new)
-
     def tensors(self) -> dict[str, Tensor]:
         """Everything that changes in training, by name."""
-        found = {"buffer": self.all, "scale": torch.tensor(self.scale, dtype=torch.float64)}
-        return found if self.recent is None else found | {"recent": self.recent}
+        return {"buffer": self.all, "scale": torch.tensor(self.scale, dtype=torch.float64)}
 
     def place(self, tensors: dict[str, Tensor]) -> None:
         """Put back what ``tensors`` gave."""
-        device, recent = self.target.device, tensors.get("recent")
-        self.states = tensors["buffer"].to(device).clone()
-        self.scale = float(tensors.get("scale", 1.0))
-        self.recent = None if recent is None else recent.to(device).clone()
+        self.states = tensors["buffer"].to(self.target.device).clone()
+        self.scale = float(tensors["scale"]) if "scale" in tensors else 1.0
 
     @property
     def all(self) -> Tensor:

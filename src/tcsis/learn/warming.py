@@ -8,7 +8,8 @@ moves them is the model: of its draws, that are evaluated to be learned from, ea
 with the odds of their weights (``exchanged``).  Beside that come ``num_steps`` steps of ``kernel``,
 a few densities each, so that states move where no draw is taken yet.
 
-So a step of training costs ``fresh`` densities and now and then a few more, whatever d and V are.
+So a step of training costs a density for every draw of the model's, and now and then a few more,
+whatever d and V are.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from tcsis.targets.base import Target
 
 
 class Warming(Source):
-    """``size`` states, ``num_moved`` of which make ``num_steps`` steps of ``kernel`` at a refresh.
-    Beside a batch, ``fresh`` draws of the model are new, the others some of the last ``kept``."""
+    """``size`` states, ``num_moved`` of which make ``num_steps`` steps of ``kernel`` at a refresh,
+    while β rises over the first share ``warm`` of training."""
 
     follows_target: ClassVar[bool] = True
 
@@ -36,21 +37,12 @@ class Warming(Source):
     size: Positive = 4_096
     every: Positive = 4
     warm: Annotated[float, Field(gt=0, le=1)] = 0.5
-    fresh: Positive = 64
-    kept: Positive = 4_096
     kernel: str = "whole-metropolis"
     num_moved: Positive = 64
     num_steps: Positive = 1
 
     def scale(self, progress: float) -> float:
         return min(1.0, progress / self.warm)
-
-    def num_fresh(self, n: int) -> int:
-        return min(self.fresh, n)
-
-    @property
-    def num_recent(self) -> int:
-        return self.kept
 
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
         return allowed_states(target, self.size, generator)
