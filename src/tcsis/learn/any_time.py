@@ -86,7 +86,7 @@ def given_sites(model: KnownLaw, evidence: float, generator: torch.Generator) ->
 class AnyTime(Method[KnownLaw]):
     """A network of ``width``, each answer of which reads the ``reach`` nearest known sites; a share
     ``evidence`` of the steps is trained with sites given.  With ``symmetric``, values that the
-    target does not tell apart are treated alike.  ``asks`` says what training asks of the target."""
+    target does not tell apart are treated alike.  ``asks`` says what is asked of the target."""
 
     kind: Literal["any-time"] = "any-time"
     width: Positive = 64

@@ -7,8 +7,8 @@ from typing import Literal
 
 from tcsis.learn import losses
 from tcsis.learn.any_time import AnyTime
-from tcsis.learn.autoregressive import Autoregressive
 from tcsis.learn.asks import DENSITIES
+from tcsis.learn.autoregressive import Autoregressive
 from tcsis.learn.buffers import Chains, ModelAndNoise, PopulationAnnealing, Uniform
 from tcsis.learn.config import AnySource, Config, Optimisation
 from tcsis.learn.estimators import JointColoured, JointGuided, LogMarginal, Naive, Warm

@@ -65,7 +65,7 @@ class Run:
         self.step, self.rate, self.restarts = 0, 1.0, 0
         self.exact = False
         self.num_evaluated, self.reserve = config.num_evaluated, 0.0  # seconds for the last look
-        self.last_loss, self.num_density_calls = math.nan, 0.0
+        self.last_loss = math.nan
         self.history: list[dict[str, float]] = []
         self.reference = Reference(target)  # whose answers every evaluation asks for again
 
@@ -167,6 +167,11 @@ class Run:
         return self.budget.total
 
     @property
+    def num_density_calls(self) -> float:
+        """Until the last lap."""
+        return sum(self.budget.evaluated.values())
+
+    @property
     def progress(self) -> float:
         """From 0 to 1, by steps or by the clock."""
         return 1.0 if self.exact else max(self.by_steps, self.by_clock)
@@ -204,7 +209,7 @@ class Run:
         """The averaged model so far."""
         return Learned(
             self.target, self.config, self.average, self.history, self.seconds,
-            self.num_density_calls, self.budget.spent, self.step,
+            self.num_density_calls, self.budget.spent, self.step, self.budget.evaluated,
         )  # fmt: skip
 
     def plan_evaluation(self) -> tuple[int, float]:
@@ -353,4 +358,5 @@ class Run:
         self.step, self.rate, self.restarts = data["step"], data["rate"], data["restarts"]
         self.history = data["history"]
         self.budget.spent = dict(data.get("spent", {"training": data["seconds"]}))
-        self.num_density_calls = data["num_density_calls"]
+        calls = data.get("evaluated", {"training": data["num_density_calls"]})
+        self.budget.evaluated = dict(calls)

@@ -70,6 +70,7 @@ class CallableTarget(Target):
         if known or seconds_to_recognise(self, seconds) <= seconds:
             return self
         unknown = copy(self)
+        unknown._cost = None  # the tally is that of the one copied
         unknown.__dict__["sketch"] = unknown
         return unknown
 
