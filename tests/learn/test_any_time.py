@@ -13,8 +13,9 @@ from tcsis import reverse, schedules
 from tcsis.exact import Enumeration
 from tcsis.learn import presets
 from tcsis.learn.any_time import AnyTime, by_both_sides, given_sites
+from tcsis.learn.asks import RATIOS
 from tcsis.learn.block_sampler import MOST_PILOTS, AnyTimeSampler, denoise
-from tcsis.learn.buffers import Buffer
+from tcsis.learn.buffers import Buffer, Uniform
 from tcsis.learn.descent import first_weights
 from tcsis.learn.method import How
 from tcsis.learn.models.known_law import KnownLaw
@@ -57,7 +58,9 @@ def test_the_loss_is_zero_at_the_truth(evidence: float) -> None:
     """Also where evidence is given: gaps are compared where they share it."""
     model, x = exact_pair(), all_states(PAIR).repeat(8, 1)
     for seed in range(20):
-        loss, _ = by_both_sides(model, evidence, PAIR, x, generator(seed))
+        loss, _ = by_both_sides(
+            model, evidence, RATIOS, Buffer(Uniform(), PAIR), x, generator(seed)
+        )
         assert abs(float(loss.detach())) < 1e-12
 
 
@@ -67,8 +70,8 @@ def test_evidence_alone_is_learned_from() -> None:
     with torch.no_grad():
         model.network.linear.fill_(0.9)
     known = next(s for s in range(50) if given_sites(model, 1.0, generator(s)).any())
-    alone, _ = by_both_sides(model, 0.0, PAIR, x, generator(known))
-    given, _ = by_both_sides(model, 1.0, PAIR, x, generator(known))
+    alone, _ = by_both_sides(model, 0.0, RATIOS, Buffer(Uniform(), PAIR), x, generator(known))
+    given, _ = by_both_sides(model, 1.0, RATIOS, Buffer(Uniform(), PAIR), x, generator(known))
     assert abs(float(alone.detach())) < 1e-12
     assert float(given.detach()) > 1e-3
 
@@ -85,7 +88,9 @@ def test_a_leak_is_seen(less: float, evidence: float) -> None:
     model = fresh(target, width=4, symmetric=False).double()
     x = all_states(target)
     buffer = x[~outside(x)].repeat(32, 1)
-    loss, back = by_both_sides(model, evidence, target, buffer, generator(3))
+    loss, back = by_both_sides(
+        model, evidence, RATIOS, Buffer(Uniform(), target), buffer, generator(3)
+    )
     assert float(loss.detach()) > 0.3
     assert not outside(back).any()
     assert all(slope is None or bool(slope.isfinite().all()) for slope in slopes(loss, model))
@@ -186,7 +191,12 @@ def test_small_batches(batch_size: int) -> None:
     model, x = fresh(TARGETS["field"], width=4), all_states(TARGETS["field"])
     for evidence in (0.0, 1.0):
         loss, back = by_both_sides(
-            model, evidence, TARGETS["field"], x[:batch_size], generator(batch_size)
+            model,
+            evidence,
+            RATIOS,
+            Buffer(Uniform(), TARGETS["field"]),
+            x[:batch_size],
+            generator(batch_size),
         )
         assert bool(loss.isfinite()) and back.shape == (batch_size, 9)
 

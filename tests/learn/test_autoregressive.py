@@ -13,6 +13,7 @@ from tcsis.exact import Enumeration
 from tcsis.judging.metrics import state_index
 from tcsis.judging.weights import eubo
 from tcsis.learn import presets
+from tcsis.learn.asks import RATIOS
 from tcsis.learn.autoregressive import (
     Autoregressive,
     AutoregressiveSampler,
@@ -20,10 +21,10 @@ from tcsis.learn.autoregressive import (
     by_both_sides,
     by_conditionals,
     by_spread,
-    site_conditionals,
+    site_laws,
     spread,
 )
-from tcsis.learn.buffers import Buffer
+from tcsis.learn.buffers import Buffer, Uniform
 from tcsis.learn.method import How
 from tcsis.learn.models.labels import ByAppearance, ByName
 from tcsis.learn.models.last import log_summed
@@ -221,7 +222,7 @@ def test_log_summed_is_the_marginal_of_the_ordered_sites(case: Case) -> None:
 
 def test_site_conditionals_average_to_the_exact_ones(case: Case) -> None:
     """Σ_x p(x | x_<k)·P(x_k = v | the other sites) = p(x_k = v | x_<k)."""
-    by_label = site_conditionals(case.model, case.target, case.x).exp()
+    by_label = site_laws(case.model, RATIOS, case.target, case.x).exp()
     names = case.model.labels.names(case.x[:, case.model.order])[:, None].expand(by_label.shape)
     by_value = by_label.gather(-1, names)
     p = case.table.p
@@ -267,13 +268,13 @@ def test_objectives_are_least_at_the_exact_law(name: str, lattice: str) -> None:
     target = LATTICES[lattice]
     model, table = exact_law(target), Enumeration(target)
     x = table.states(torch.arange(table.num_states))
-    compare = OBJECTIVES[name]
+    compare, buffer = OBJECTIVES[name], Buffer(Uniform(), target)
 
     def mean_loss() -> Tensor:
         """Under p; the spread, which compares the states of a batch, over all of them at once."""
         if name != "cross-entropy":
-            return compare(model, target, x, torch.Generator().manual_seed(0))[0]
-        parts = [compare(model, target, row[None], torch.Generator())[0] for row in x]
+            return compare(model, RATIOS, buffer, x, torch.Generator().manual_seed(0))[0]
+        parts = [compare(model, RATIOS, buffer, row[None], torch.Generator())[0] for row in x]
         return (table.p * torch.stack(parts)).sum()
 
     generator = torch.Generator().manual_seed(0)

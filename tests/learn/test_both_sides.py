@@ -11,8 +11,9 @@ from tcsis import exact
 from tcsis.exact import Enumeration
 from tcsis.judging.metrics import state_index
 from tcsis.learn import buffers
+from tcsis.learn.asks import RATIOS
 from tcsis.learn.autoregressive import Autoregressive, by_both_sides, by_conditionals, by_spread
-from tcsis.learn.buffers import exchanged
+from tcsis.learn.buffers import Buffer, Uniform, exchanged
 from tcsis.learn.models.causal_law import CausalLaw
 from tcsis.learn.models.labels import ByName
 from tcsis.learn.models.last import log_summed
@@ -53,12 +54,14 @@ def test_a_leak_is_seen(half: str, less: float) -> None:
     leaks = outside(x)
     model = CausalLaw(2, torch.arange(4), None, ByName(2), width=8).double()
     buffer = x[~leaks].repeat(32, 1)
-    loss, back = by_spread(model, target, buffer, torch.Generator())
+    loss, back = by_spread(model, RATIOS, Buffer(Uniform(), target), buffer, torch.Generator())
     assert float(loss.detach()) < 1e-20
     assert max(float(slope.abs().max()) for slope in slopes(loss, model)) < 1e-12
     assert torch.equal(back, buffer)
 
-    loss, back = by_both_sides(model, target, buffer, torch.Generator().manual_seed(0))
+    loss, back = by_both_sides(
+        model, RATIOS, Buffer(Uniform(), target), buffer, torch.Generator().manual_seed(0)
+    )
     assert float(loss.detach()) > 5
     assert not outside(back).any()
 
@@ -81,7 +84,7 @@ def test_the_cross_entropy_sees_what_all_states_share() -> None:
     target = from_callable(lambda x: -20.0 * x[:, 0].double(), 3, 2)
     model = CausalLaw(2, torch.arange(3), None, ByName(2), width=4).double()
     x = all_states(target)[:4]
-    loss, _ = by_conditionals(model, target, x, torch.Generator())
+    loss, _ = by_conditionals(model, RATIOS, Buffer(Uniform(), target), x, torch.Generator())
     assert float(loss.detach()) == pytest.approx(0.6931, abs=1e-3)
 
 
@@ -185,7 +188,9 @@ def test_states_of_the_target_stay_so(name: str, awake: Callable) -> None:
     model = awake(Autoregressive(width=4).model(target), scale=0.5)
     table, n = Enumeration(target), 20_000
     x = exact.draw(target, n, seed=0).x.long()
-    _, back = by_both_sides(model, target, x, torch.Generator().manual_seed(1))
+    _, back = by_both_sides(
+        model, RATIOS, Buffer(Uniform(), target), x, torch.Generator().manual_seed(1)
+    )
     assert float((back != x).any(1).double().mean()) > 0.1
 
     def distance(states: Tensor) -> float:

@@ -161,7 +161,7 @@ def test_a_buffer_is_refreshed_when_it_is_due() -> None:
     buffer.start(own)
     for step in range(7):
         before = buffer.all
-        buffer.refresh(step, all_ones, own)
+        buffer.refresh(step, step / 7, all_ones, own)
         assert (buffer.all is not before) == (step in (3, 6)), step
 
 

@@ -7,7 +7,8 @@ from torch import Tensor
 from tcsis import exact
 from tcsis.exact import Enumeration
 from tcsis.judging.metrics import state_index
-from tcsis.learn.autoregressive import Autoregressive, site_conditionals
+from tcsis.learn.asks import RATIOS
+from tcsis.learn.autoregressive import Autoregressive, site_laws
 from tcsis.learn.buffers import Buffer, Uniform
 from tcsis.learn.models.causal_law import CausalLaw
 from tcsis.learn.models.trees import parents
@@ -74,7 +75,7 @@ def test_the_fit_is_the_minimum() -> None:
     target = Plain(chain(6, 3))
     model = Autoregressive(width=4).model(target).double()
     x = exact.draw(target, 1_000, seed=0).x.long()
-    log_hat = site_conditionals(model, target, x)
+    log_hat = site_laws(model, RATIOS, target, x)
     fit_linear(model, x, log_hat)
     network = model.network
 

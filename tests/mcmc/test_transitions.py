@@ -26,7 +26,7 @@ from tcsis.mcmc.balanced import (
 from tcsis.mcmc.gibbs import PairGibbs, RandomScanGibbs, SweepGibbs, colour_classes
 from tcsis.mcmc.kernel import InTurn, Kernel, log_acceptance
 from tcsis.mcmc.langevin import DiscreteMALA, log_proposal
-from tcsis.mcmc.metropolis import Metropolis
+from tcsis.mcmc.metropolis import Metropolis, WholeMetropolis
 from tcsis.mcmc.path import PathAuxiliary
 from tcsis.targets import RBM, Ising, Pairwise, Potts, Target, from_callable
 
@@ -36,6 +36,8 @@ DOUBLE = {"dtype": torch.float64}
 def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
+
+OneSite = Metropolis | WholeMetropolis | RandomScanGibbs
 
 TABLE = normal(27, seed=5)
 TARGETS = {
@@ -63,17 +65,17 @@ def with_staying(off_diagonal: Tensor) -> Tensor:
     return off_diagonal + torch.diag(1 - off_diagonal.sum(-1))
 
 
-def log_move(target: Target, kernel: Metropolis | RandomScanGibbs, x: Tensor) -> Tensor:
+def log_move(target: Target, kernel: OneSite, x: Tensor) -> Tensor:
     """log probability that one step sets site i to v ≠ x_i, (N, d) -> (N, d, v)."""
     ratios, d, v = target.log_ratios(x), target.num_sites, target.num_values
-    if isinstance(kernel, Metropolis):
+    if isinstance(kernel, Metropolis | WholeMetropolis):
         moves = ratios.clamp_max(0) - math.log(d * (v - 1))
     else:
         moves = ratios.log_softmax(-1) - math.log(d)
     return moves.scatter(-1, x[..., None], -torch.inf)
 
 
-def local_matrix(target: Target, kernel: Metropolis | RandomScanGibbs) -> Tensor:
+def local_matrix(target: Target, kernel: OneSite) -> Tensor:
     """P from log probabilities (N, d, v) of setting one site."""
     x, _ = all_states(target)
     probability = log_move(target, kernel, x).exp()
@@ -192,6 +194,7 @@ def hastings_matrix(
 
 KERNELS: dict[str, tuple[Kernel, Callable]] = {
     "metropolis": (Metropolis(), local_matrix),
+    "whole-metropolis": (WholeMetropolis(), local_matrix),
     "glauber": (RandomScanGibbs(), local_matrix),
     "gibbs": (SweepGibbs(), sweep_matrix),
     "pair-gibbs": (PairGibbs(), pair_matrix),

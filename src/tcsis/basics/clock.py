@@ -28,16 +28,20 @@ def about(seconds: float) -> str:
 @dataclass
 class Budget:
     """``limit`` seconds from now on, and what they went to: every ``lap`` adds the time since the
-    one before to what it is called."""
+    one before to what it is called, and what the ``meter`` of evaluations has counted since."""
 
     limit: float = math.inf
     spent: dict[str, float] = field(default_factory=dict)
+    evaluated: dict[str, float] = field(default_factory=dict)
+    meter: Callable[[], float] = lambda: 0.0
     last: float = field(default_factory=lambda: time.perf_counter())
+    read: float = 0.0
 
     def lap(self, what: str) -> None:
-        now = time.perf_counter()
+        now, counted = time.perf_counter(), self.meter()
         self.spent[what] = self.spent.get(what, 0.0) + now - self.last
-        self.last = now
+        self.evaluated[what] = self.evaluated.get(what, 0.0) + counted - self.read
+        self.last, self.read = now, counted
 
     @property
     def total(self) -> float:

@@ -23,15 +23,16 @@ from pydantic import Field
 from torch import Tensor
 
 from tcsis.basics.frozen import Positive
+from tcsis.learn.asks import RATIOS, Asks, AsksNamed
 from tcsis.learn.block_sampler import AnyTimeSampler
 from tcsis.learn.buffers import Buffer, exchanged
-from tcsis.learn.method import Loss, Method, num_compared
+from tcsis.learn.method import Loss, Method
 from tcsis.learn.models.known_law import KnownLaw, draw, way
 from tcsis.learn.models.last import log_summed
 from tcsis.learn.models.values import Apart, values_of
 from tcsis.learn.objectives import cross_entropy, spread_parts, together
 from tcsis.learn.start import RIDGE, descend
-from tcsis.reverse.schedules import farthest_point, last_sites, remaining, singles
+from tcsis.reverse.schedules import farthest_point, remaining, singles
 from tcsis.targets.base import Target
 
 NUM_COPIES = 3
@@ -46,12 +47,13 @@ NUM_FITTED, MOST_READ = 4_096, 2e7
 
 
 def by_both_sides(
-    model: KnownLaw, evidence: float, target: Target, x: Tensor, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+    model: KnownLaw, evidence: float, asks: Asks, buffer: Buffer, x: Tensor,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Of states x (b, d) of the buffer and draws of the model's own, and the states to put back."""
     known = given_sites(model, evidence, generator)
     order, last = model.free(known)
-    alone = not bool(known.any())
+    alone, target = not bool(known.any()), buffer.law
     route = model.in_order if alone else way(model, singles(order), known)
     weights = model.weights(route.questions)
     givers, copies = (x, 1) if alone else (x[: (len(x) + 1) // 2], NUM_COPIES)
@@ -62,9 +64,9 @@ def by_both_sides(
     gap = log_summed(target, both, last) - log_q
     shape = (-1,) if alone else (1 + copies, len(givers))  # what is compared with each other
     parts = spread_parts(gap.reshape(shape), log_q.reshape(shape))
-    some = num_compared(target, len(givers))
-    log_hat = site_conditionals(target, givers[:some], order).to(answers.dtype)
-    loss = together(parts, cross_entropy(answers[:some], log_hat).mean())
+    some = givers[: asks.num_compared(target, len(givers))]
+    log_hat = asks.laws(target, some, order).to(answers.dtype)
+    loss = together(parts, cross_entropy(answers[: len(some)], log_hat).mean())
     return loss, exchanged(target, x, y, gap.detach(), last, generator) if alone else x
 
 
@@ -78,28 +80,27 @@ def given_sites(model: KnownLaw, evidence: float, generator: torch.Generator) ->
     return known if bool((~known[model.order]).any()) else torch.zeros_like(known)
 
 
-def site_conditionals(target: Target, x: Tensor, sites: Tensor) -> Tensor:
-    """log p(x_i = v | all other sites), (b, d) -> (b, n, v)."""
-    return target.log_ratios(x)[:, sites].log_softmax(-1)
-
-
 # -- the method -----------------------------------------------------------------------------------
 
 
 class AnyTime(Method[KnownLaw]):
     """A network of ``width``, each answer of which reads the ``reach`` nearest known sites; a share
     ``evidence`` of the steps is trained with sites given.  With ``symmetric``, values that the
-    target does not tell apart are treated alike."""
+    target does not tell apart are treated alike.  ``asks`` says what is asked of the target."""
 
     kind: Literal["any-time"] = "any-time"
     width: Positive = 64
     reach: Positive = 128
     evidence: Annotated[float, Field(ge=0, le=1)] = 0.5
     symmetric: bool = True
+    asks: AsksNamed = RATIOS
+
+    def asked(self, target: Target) -> Target:
+        return self.asks.asked(target)
 
     def model(self, target: Target) -> KnownLaw:
         known = target.sketch
-        last = last_sites(known)
+        last = self.asks.last(known)
         if last is not None and len(last) == known.num_sites:
             last = None  # without interactions nothing would be left to draw before
         sites = None if last is None else remaining(known.num_sites, last)
@@ -115,7 +116,7 @@ class AnyTime(Method[KnownLaw]):
         asked, network = model.in_order.questions, model.network
         numbers = model.read(asked.read, buffer.all[:1]).numel()  # of one state
         x = buffer.all[: max(256, min(NUM_FITTED, int(MOST_READ / max(1, numbers))))]
-        log_hat = site_conditionals(target, x, model.order).double()
+        log_hat = self.asks.laws(target, x, model.order).double()
         z = model.read(asked.read, x)
         gain = torch.ones_like(asked.guess.offset[:, :1])
 
@@ -131,7 +132,7 @@ class AnyTime(Method[KnownLaw]):
         descend([network.linear, *([network.bias] if len(network.bias) else [])], loss)
 
     def loss(self, model: KnownLaw, target: Target, buffer: Buffer) -> Loss:
-        return partial(by_both_sides, model, self.evidence, target)
+        return partial(by_both_sides, model, self.evidence, self.asks, buffer)
 
     def sampler(self, model: KnownLaw, target: Target) -> AnyTimeSampler:
         nothing = torch.zeros(target.num_sites, dtype=torch.bool)

@@ -25,8 +25,9 @@ from torch import Tensor
 from tcsis import exact
 from tcsis.basics.frozen import Named, Positive
 from tcsis.draws import Draws, concatenate
+from tcsis.learn.asks import RATIOS, Asks, AsksNamed
 from tcsis.learn.buffers import Buffer, exchanged
-from tcsis.learn.method import How, Loss, Method, ScorePairs, num_compared, serves_no_evidence
+from tcsis.learn.method import How, Loss, Method, ScorePairs, serves_no_evidence
 from tcsis.learn.models.causal_law import CausalLaw
 from tcsis.learn.models.labels import ByAppearance, ByName
 from tcsis.learn.models.last import log_summed
@@ -34,7 +35,7 @@ from tcsis.learn.models.trees import parents
 from tcsis.learn.objectives import cross_entropy, spread_parts, together
 from tcsis.learn.start import fit_linear, num_fitted, set_tree
 from tcsis.noise import UniformNoise
-from tcsis.reverse.schedules import Schedule, farthest_point, last_sites, remaining
+from tcsis.reverse.schedules import Schedule, farthest_point, remaining
 from tcsis.reverse.steps import Denoiser, Step, tweedie
 from tcsis.targets.base import Target
 from tcsis.targets.known import KnownSites
@@ -49,11 +50,12 @@ NUM_PREFIXES = 256
 
 
 def by_both_sides(
-    model: CausalLaw, target: Target, x: Tensor, generator: torch.Generator
+    model: CausalLaw, asks: Asks, buffer: Buffer, x: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Of states x (b, d) of the buffer and as many draws of the model's own, see
     ``tcsis.learn.objectives``.  Also gives the states to put back: every draw takes the place of a
     state with the odds of their weights."""
+    target = buffer.law
     labels, own = model.read(x), model.draw(len(x), generator)[0]
     y = torch.zeros_like(x)
     y[:, model.order] = model.labels.values(len(x), generator).gather(1, own)
@@ -61,26 +63,27 @@ def by_both_sides(
     conditionals = model.conditionals(both)
     log_q = conditionals.gather(-1, both[..., None]).double().sum((1, 2))
     gap = log_summed(target, torch.cat([x, y]), model.last) - log_q
-    some = num_compared(target, len(x))
-    log_hat = site_conditionals(model, target, x[:some]).to(conditionals.dtype)
-    entropy = cross_entropy(conditionals[: len(log_hat)], log_hat).mean()
+    some = x[: asks.num_compared(target, len(x))]
+    log_hat = site_laws(model, asks, target, some).to(conditionals.dtype)
+    entropy = cross_entropy(conditionals[: len(some)], log_hat).mean()
     loss = together(spread_parts(gap, log_q), entropy)
     return loss, exchanged(target, x, y, gap.detach(), model.last, generator)
 
 
 def by_spread(
-    model: CausalLaw, target: Target, x: Tensor, generator: torch.Generator
+    model: CausalLaw, asks: Asks, buffer: Buffer, x: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """The spread over states of the buffer alone, (b, d) -> (): blind to what all of them share,
     and to where the model puts mass and the buffer has none."""
-    return spread(log_summed(target, x, model.last) - model.log_prob(x).double().sum(1)), x
+    log_p = log_summed(buffer.law, x, model.last)
+    return spread(log_p - model.log_prob(x).double().sum(1)), x
 
 
 def by_conditionals(
-    model: CausalLaw, target: Target, x: Tensor, generator: torch.Generator
+    model: CausalLaw, asks: Asks, buffer: Buffer, x: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of every conditional with p(x_k | all other sites), for x from p."""
-    log_hat = site_conditionals(model, target, x)
+    log_hat = site_laws(model, asks, buffer.law, x)
     return cross_entropy(model.conditionals(model.read(x)), log_hat).mean(), x
 
 
@@ -91,13 +94,14 @@ def spread(log_ratio: Tensor) -> Tensor:
     return log_ratio.var() / 2
 
 
-def site_conditionals(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
-    """log p(x_k = v | all other sites), by label, (b, d) -> (b, n, v).
+def site_laws(model: CausalLaw, asks: Asks, target: Target, x: Tensor) -> Tensor:
+    """log p̂(x_k = v), by label, (b, d) -> (b, n, v), as ``asks`` has them: of ratios
+    p(x_k = v | all other sites).
 
     For x from p these are posterior draws of p(x_k = v | x_<k), with one site summed out: the
     estimator ``warm`` at x_0 itself, for all the times of a sequential schedule at once.
     """
-    log_p = target.log_ratios(x)[:, model.order].log_softmax(-1)
+    log_p = asks.laws(target, x, model.order)
     names = model.labels.names(x[:, model.order])[:, None].expand(log_p.shape)
     return torch.empty_like(log_p).scatter(-1, names, log_p)
 
@@ -107,12 +111,12 @@ def site_conditionals(model: CausalLaw, target: Target, x: Tensor) -> Tensor:
 
 class Autoregressive(Method[CausalLaw]):
     """One small network of ``width`` a site.  With ``symmetric``, values that the target does not
-    tell apart are told by their appearance."""
+    tell apart are told by their appearance.  ``asks`` says what training asks of the target."""
 
     kind: Literal["autoregressive"] = "autoregressive"
     width: Positive = 32
     objective: Annotated[
-        Callable[[CausalLaw, Target, Tensor, torch.Generator], tuple[Tensor, Tensor]],
+        Callable[[CausalLaw, Asks, Buffer, Tensor, torch.Generator], tuple[Tensor, Tensor]],
         Named(
             {
                 "both-sides": by_both_sides,
@@ -122,6 +126,10 @@ class Autoregressive(Method[CausalLaw]):
         ),
     ] = by_both_sides
     symmetric: bool = True
+    asks: AsksNamed = RATIOS
+
+    def asked(self, target: Target) -> Target:
+        return self.asks.asked(target)
 
     def model(self, target: Target) -> CausalLaw:
         known, v = target.sketch, target.num_values
@@ -133,7 +141,7 @@ class Autoregressive(Method[CausalLaw]):
             model = CausalLaw(v, torch.tensor(list(parent)), None, labels, self.width)
             set_tree(model, known, parent)
             return model
-        last = last_sites(known)
+        last = self.asks.last(known)
         sites = None if last is None else remaining(target.num_sites, last)
         order = farthest_point(known, sites)
         return CausalLaw(v, order, last, labels, self.width, known.possible)
@@ -144,11 +152,11 @@ class Autoregressive(Method[CausalLaw]):
         """Fit the linear part, but on a tree, where the first weights are exact."""
         if parents(target) is None:
             x = buffer.all[: num_fitted(model)]
-            fit_linear(model, x, site_conditionals(model, target, x))
+            fit_linear(model, x, site_laws(model, self.asks, target, x))
 
     def loss(self, model: CausalLaw, target: Target, buffer: Buffer) -> Loss:
         # all times of a sequential schedule at once: nothing has to be noised
-        return partial(self.objective, model, target)
+        return partial(self.objective, model, self.asks, buffer)
 
     def sampler(self, model: CausalLaw, target: Target) -> AutoregressiveSampler:
         return AutoregressiveSampler(target, model)

@@ -59,6 +59,14 @@ class Source(Frozen, ABC):
         takes; only what takes long has to say so."""
         return self, 0.0
 
+    def scale(self, progress: float) -> float:
+        """The power of p̄ that the states follow at this progress of training, from 0 to 1."""
+        return 1.0
+
+    def tiny(self) -> Source:
+        """A small buffer, for tests and first looks."""
+        return self.model_copy(update={"size": 256})
+
     @abstractmethod
     def start(self, target: Target, generator: torch.Generator) -> Tensor: ...
 
@@ -70,19 +78,46 @@ class Source(Frozen, ABC):
 
 @dataclass
 class Buffer:
-    """Training states (size, d) and where they come from; there are none before ``start``."""
+    """Training states (size, d) and where they come from; there are none before ``start``.  They
+    follow p̄^scale."""
 
     source: Source
     target: Target
     states: Tensor | None = None
+    scale: float = 1.0
 
     def start(self, generator: torch.Generator) -> None:
+        self.scale = self.source.scale(0.0)
         self.states = self.source.start(self.target, generator)
 
-    def refresh(self, step: int, model: SampleModel, generator: torch.Generator) -> None:
+    def refresh(
+        self, step: int, progress: float, model: SampleModel, generator: torch.Generator
+    ) -> None:
         """Move on, where a refresh is due at this step of training."""
         if step and step % self.source.every == 0:
-            self.states = self.source.refresh(self.target, self.all, model, generator)
+            self.warm_to(self.source.scale(progress), generator)
+            self.states = self.source.refresh(self.law, self.all, model, generator)
+
+    def warm_to(self, scale: float, generator: torch.Generator) -> None:
+        """Resample the states to another power of p̄, by weights p̄^(scale - before)."""
+        if scale != self.scale:
+            log_weight = (scale - self.scale) * self.target.log_density(self.all).double()
+            self.states = self.all[systematic_resample(log_weight, generator)]
+            self.scale = scale
+
+    @property
+    def law(self) -> Target:
+        """What the states follow now."""
+        return self.target if self.scale == 1 else self.target.scaled(self.scale)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that changes in training, by name."""
+        return {"buffer": self.all, "scale": torch.tensor(self.scale, dtype=torch.float64)}
+
+    def place(self, tensors: dict[str, Tensor]) -> None:
+        """Put back what ``tensors`` gave."""
+        self.states = tensors["buffer"].to(self.target.device).clone()
+        self.scale = float(tensors["scale"]) if "scale" in tensors else 1.0
 
     @property
     def all(self) -> Tensor:
@@ -199,6 +234,9 @@ class PopulationAnnealing(Source):
         )  # fmt: skip
         return smaller, size * sweeps * each
 
+    def tiny(self) -> Source:
+        return self.model_copy(update={"size": 256, "num_rungs": 10})
+
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
         x = allowed_states(target, self.size, generator)
         kernel = moves_within(target, x)
@@ -217,10 +255,6 @@ class PopulationAnnealing(Source):
         chains.advance(1)
         return x.index_copy(0, moved, chains.x.to(x))
 
-
-AnySource = Annotated[
-    Uniform | Chains | ModelAndNoise | PopulationAnnealing, Field(discriminator="kind")
-]
 
 # -- states ---------------------------------------------------------------------------------------
 

@@ -14,16 +14,21 @@ from torch import nn
 from tcsis.basics.frozen import Frozen, Positive, merge, parse
 from tcsis.learn.any_time import AnyTime
 from tcsis.learn.autoregressive import Autoregressive
-from tcsis.learn.buffers import AnySource
+from tcsis.learn.buffers import Chains, ModelAndNoise, PopulationAnnealing, Uniform
 from tcsis.learn.descent import first_weights
 from tcsis.learn.method import Method
 from tcsis.learn.self_normalized import SelfNormalized
 from tcsis.learn.unbiased import Unbiased
+from tcsis.learn.warming import Warming
 from tcsis.targets.base import Target
 from tcsis.targets.spec import DTYPES
 
 AnyMethod = Annotated[
     Autoregressive | AnyTime | SelfNormalized | Unbiased, Field(discriminator="kind")
+]
+
+AnySource = Annotated[
+    Uniform | Chains | ModelAndNoise | PopulationAnnealing | Warming, Field(discriminator="kind")
 ]
 
 

@@ -28,10 +28,6 @@ from tcsis.reverse.steps import Denoiser, Step
 from tcsis.targets.base import Target
 from tcsis.targets.known import KnownSites
 
-MOST_DENSITIES, FEWEST = 2**15, 8
-"""Evaluations of a black box that the conditionals of a batch may cost, and the fewest states that
-are asked for them."""
-
 WEIGHED_TOGETHER = 1_024
 """States at a time, for the sake of memory."""
 
@@ -99,11 +95,6 @@ def weigh_states(
     return log_weight.where(agrees, -torch.inf)
 
 
-def num_compared(target: Target, n: int) -> int:
-    """Of n states, how many are asked for the conditionals of all their sites."""
-    return min(n, max(FEWEST, int(MOST_DENSITIES / target.ratios_cost)))
-
-
 def serves_no_evidence(kind: str) -> ValueError:
     return ValueError(
         f"the model is of the method {kind}, which serves no evidence without training: train on "
@@ -131,6 +122,10 @@ class Method(Frozen, ABC, Generic[Model]):
     @abstractmethod
     def loss(self, model: Model, target: Target, buffer: Buffer) -> Loss:
         """``buffer`` holds all training states as they are at the time of a batch."""
+
+    def asked(self, target: Target) -> Target:
+        """The target as training asks it."""
+        return target
 
     def parts(self, model: Model) -> list[list[nn.Parameter]]:
         """Weights whose gradients are clipped together: all, unless the loss is a sum of losses of

@@ -7,9 +7,10 @@ from typing import Literal
 
 from tcsis.learn import losses
 from tcsis.learn.any_time import AnyTime
+from tcsis.learn.asks import DENSITIES
 from tcsis.learn.autoregressive import Autoregressive
-from tcsis.learn.buffers import AnySource, Chains, ModelAndNoise, PopulationAnnealing, Uniform
-from tcsis.learn.config import Config, Optimisation
+from tcsis.learn.buffers import Chains, ModelAndNoise, PopulationAnnealing, Uniform
+from tcsis.learn.config import AnySource, Config, Optimisation
 from tcsis.learn.estimators import JointColoured, JointGuided, LogMarginal, Naive, Warm
 from tcsis.learn.models import marginal
 from tcsis.learn.models.trees import parents
@@ -18,6 +19,7 @@ from tcsis.learn.preconditioning import CrowdTerm
 from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
 from tcsis.learn.unbiased import Unbiased
+from tcsis.learn.warming import Warming
 from tcsis.mcmc.compiled import compiles
 from tcsis.reverse.schedules import last_sites
 from tcsis.targets.base import Target
@@ -74,7 +76,7 @@ def tiny(target: Target, method: str | None = None) -> Config:
     return config.model_copy(
         update={
             "method": config.method.tiny(),
-            "buffer": config.buffer.model_copy(update={"size": 256, "num_rungs": 10}),
+            "buffer": config.buffer.tiny(),
             "optimisation": config.optimisation.model_copy(
                 update={"batch_size": 64, "warmup": 10, "ema": 0.9}
             ),
@@ -111,6 +113,8 @@ def autoregressive(target: Target) -> Config:
     """One small network a site, the last colour class from the target, states from an annealed
     population, and an objective that looks at these and at the model's own draws."""
     target = target.sketch
+    if target.costly:
+        return sparing_autoregressive(target)
     n, v = num_ordered(target), target.num_values
     easy = n <= 24 and v == 2 and isinstance(target, Pairwise)
     width = max(8, min(64 if n <= 24 else 32, MOST_WEIGHTS // (n * n * (1 if v == 2 else v))))
@@ -128,6 +132,8 @@ def any_time(target: Target) -> Config:
     each has first weights of its own, which learn faster.  Large targets see evidence less often,
     for a step costs more there."""
     target = target.sketch
+    if target.costly:
+        return sparing_any_time(target)
     d, v, symmetries = target.num_sites, target.num_values, target.symmetries
     rows = 1 if symmetries.translations else d
     inputs = 1 if v == 2 or symmetries.value_permutation else v
@@ -143,6 +149,38 @@ def any_time(target: Target) -> Config:
         num_steps=8_000 if rows > 1 else 4_000 if d <= MOST_ALONE else 6_000,
         num_evaluations=3,
     )
+
+
+def sparing_autoregressive(target: Target) -> Config:
+    """The same for a costly density: no ratios, few draws that are new, evaluations of few draws;
+    the model is trained along with states that warm up."""
+    d, v = target.num_sites, target.num_values
+    width = max(8, min(64 if d <= 24 else 32, MOST_WEIGHTS // (d * d * (1 if v == 2 else v))))
+    return Config(
+        method=Autoregressive(width=width, asks=DENSITIES),
+        buffer=Warming(),
+        optimisation=Optimisation(learning_rate=1e-2, batch_size=256),
+        num_steps=3_000 if d <= 60 else 4_000,
+        num_evaluations=3,
+        num_evaluated=1_000,
+    )
+
+
+def sparing_any_time(target: Target) -> Config:
+    """The same for any known sites."""
+    d, v = target.num_sites, target.num_values
+    inputs = 1 if v == 2 else v
+    return Config(
+        method=AnyTime(
+            width=max(16, min(32, MOST_WEIGHTS // (d * d * inputs))), reach=d,
+            evidence=0.5 if d <= MOST_ALONE else 0.2, asks=DENSITIES,
+        ),
+        buffer=Warming(),
+        optimisation=Optimisation(learning_rate=1e-2, batch_size=128),
+        num_steps=8_000,
+        num_evaluations=3,
+        num_evaluated=1_000,
+    )  # fmt: skip
 
 
 def self_normalized(target: Target) -> Config:

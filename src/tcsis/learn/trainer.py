@@ -61,8 +61,10 @@ def train(
     state is saved; a second one does not.
     """
     budget = new_budget(time_budget)
-    target = target.sketched_within(RECOGNISED * budget.limit)
+    with counting(target) as trial:
+        target = target.sketched_within(RECOGNISED * budget.limit)
     with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
+        budget.meter = lambda: trial.densities + cost.densities
         config = choose_config(target, method, preset, config)
         if steps is not None:
             config = config.changed(num_steps=check_integer("steps", steps))
@@ -71,15 +73,12 @@ def train(
         with keeper.sole():
             if resume:
                 keeper.restore()
-            before = run.num_density_calls
             show(0.0, "annealing")
             run.start()
             # what is saved is the state between two steps, from where all goes on as it would have
             with keeper.whole_steps() as stopped:
-                run.num_density_calls = before + cost.densities
                 keeper.save()
                 for _ in run.steps():
-                    run.num_density_calls = before + cost.densities
                     keeper.save_now_and_then()
                     show(run.progress, said(run.last_loss, run.history))
                     if stopped():

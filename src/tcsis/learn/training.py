@@ -54,9 +54,9 @@ class Run:
         free = target.free  # which the model is for
         self.model = config.new_model(free, seed)
         self.average = deepcopy(self.model, {id(free): free}).eval().requires_grad_(False)
-        self.known = free.sketch  # what training asks for states and ratios
-        self.buffer = Buffer(config.buffer, self.known)
         self.method = cast(Method[Any], config.method)  # whichever it is
+        self.known = self.method.asked(free.sketch)  # for states and ratios
+        self.buffer = Buffer(config.buffer, self.known)
         self.loss = self.method.loss(self.model, self.known, self.buffer)
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), weight_decay=config.optimisation.weight_decay
@@ -65,7 +65,7 @@ class Run:
         self.step, self.rate, self.restarts = 0, 1.0, 0
         self.exact = False
         self.num_evaluated, self.reserve = config.num_evaluated, 0.0  # seconds for the last look
-        self.last_loss, self.num_density_calls = math.nan, 0.0
+        self.last_loss = math.nan
         self.history: list[dict[str, float]] = []
         self.reference = Reference(target)  # whose answers every evaluation asks for again
 
@@ -142,7 +142,7 @@ class Run:
     def make_step(self) -> Tensor:
         """One batch; the straight line of every method."""
         settings = self.config.optimisation
-        self.buffer.refresh(self.step, self.sample, self.generator)
+        self.buffer.refresh(self.step, self.progress, self.sample, self.generator)
         states = self.buffer.all
         chosen = torch.randint(
             len(states), (settings.batch_size,), device=states.device, generator=self.generator
@@ -165,6 +165,11 @@ class Run:
     @property
     def seconds(self) -> float:
         return self.budget.total
+
+    @property
+    def num_density_calls(self) -> float:
+        """Until the last lap."""
+        return sum(self.budget.evaluated.values())
 
     @property
     def progress(self) -> float:
@@ -204,7 +209,7 @@ class Run:
         """The averaged model so far."""
         return Learned(
             self.target, self.config, self.average, self.history, self.seconds,
-            self.num_density_calls, self.budget.spent, self.step,
+            self.num_density_calls, self.budget.spent, self.step, self.budget.evaluated,
         )  # fmt: skip
 
     def plan_evaluation(self) -> tuple[int, float]:
@@ -311,13 +316,13 @@ class Run:
         for name, weights in self.model.named_parameters():
             for key, value in self.optimiser.state.get(weights, {}).items():
                 found[f"optimiser/{key}/{name}"] = value
-        return found | {"buffer": self.buffer.all, "generator": self.generator.get_state()}
+        return found | self.buffer.tensors() | {"generator": self.generator.get_state()}
 
     def place(self, tensors: dict[str, Tensor]) -> None:
         """Put back what ``tensors`` gave."""
         load_weights(self.model, tensors, "now/")
         load_weights(self.average, tensors, "model/")
-        self.buffer.states = tensors["buffer"].to(self.target.device).clone()
+        self.buffer.place(tensors)
         self.generator.set_state(tensors["generator"].cpu())
         self.optimiser.state.clear()
         for name, weights in self.model.named_parameters():
@@ -353,4 +358,5 @@ class Run:
         self.step, self.rate, self.restarts = data["step"], data["rate"], data["restarts"]
         self.history = data["history"]
         self.budget.spent = dict(data.get("spent", {"training": data["seconds"]}))
-        self.num_density_calls = data["num_density_calls"]
+        calls = data.get("evaluated", {"training": data["num_density_calls"]})
+        self.budget.evaluated = dict(calls)

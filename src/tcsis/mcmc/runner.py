@@ -24,7 +24,7 @@ from tcsis.mcmc.compiled import COMPILED, CompiledKernel, compiles
 from tcsis.mcmc.gibbs import PairGibbs, RandomScanGibbs, SweepGibbs
 from tcsis.mcmc.kernel import Kernel
 from tcsis.mcmc.langevin import DiscreteMALA, DiscreteULA
-from tcsis.mcmc.metropolis import Metropolis
+from tcsis.mcmc.metropolis import Metropolis, WholeMetropolis
 from tcsis.mcmc.path import PathAuxiliary
 from tcsis.mcmc.tempering import ParallelTempering, TemperedChains
 from tcsis.targets.base import Target, counting
@@ -37,6 +37,7 @@ AnyKernel: TypeAlias = str | Kernel | CompiledKernel | ParallelTempering
 
 KERNELS: dict[str, Kernel | CompiledKernel | ParallelTempering] = {
     "metropolis": Metropolis(),
+    "whole-metropolis": WholeMetropolis(),
     "glauber": RandomScanGibbs(),
     "gibbs": SweepGibbs(),
     "pair-gibbs": PairGibbs(),

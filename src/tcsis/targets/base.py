@@ -99,6 +99,11 @@ class Target(ABC):
         return True
 
     @property
+    def costly(self) -> bool:
+        """Whether an evaluation takes so long that training asks for as few as it can."""
+        return False
+
+    @property
     def rounding(self) -> float:
         """By how much two evaluations of log p̄ at one state may differ, relative to 1 + |log p̄|."""
         return max(1e-9, 2**8 * torch.finfo(self.dtype).eps)

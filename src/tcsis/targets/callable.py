@@ -12,10 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from tcsis.basics.checks import check_integer, check_num_values
+from tcsis.basics.clock import seconds_each
 from tcsis.targets.base import Target
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.recognition import recognise, seconds_to_recognise
 from tcsis.targets.repeatable import NUM_PROBES, check_repeatable
+
+COSTLY = 2e-5
+"""Seconds of one evaluation, among many at once, from which on a density is costly."""
+NUM_TIMED, PATIENCE = 256, 0.05
+"""The most states at once, and the most seconds, that are spent on finding that out."""
 
 
 class CallableTarget(Target):
@@ -28,9 +34,10 @@ class CallableTarget(Target):
         num_values: int,
         relaxed: Callable[[Tensor], Tensor] | None,
         lattice: Lattice | None,
+        costly: bool | None,
         device: torch.device,
     ):
-        self.function, self.relaxed = function, relaxed
+        self.function, self.relaxed, self.said_costly = function, relaxed, costly
         self.num_sites, self.num_values = num_sites, num_values
         self.lattice, self.function_device = lattice, device
         self.differentiable = relaxed is not None
@@ -46,6 +53,15 @@ class CallableTarget(Target):
         return max(super().rounding, 2**8 * torch.finfo(self.function_dtype).eps)
 
     @cached_property
+    def costly(self) -> bool:
+        """As it was said, or else found out in a moment."""
+        if self.said_costly is not None:
+            return self.said_costly
+        shape, generator = (NUM_TIMED, self.num_sites), torch.Generator().manual_seed(5)
+        x = torch.randint(self.num_values, shape, generator=generator).to(self.device)
+        return seconds_each(lambda n: self.log_density(x[:n]), NUM_TIMED, PATIENCE) > COSTLY
+
+    @cached_property
     def sketch(self) -> Target:
         return recognise(self, self.function_dtype) or self
 
@@ -54,6 +70,7 @@ class CallableTarget(Target):
         if known or seconds_to_recognise(self, seconds) <= seconds:
             return self
         unknown = copy(self)
+        unknown._cost = None  # the tally is that of the one copied
         unknown.__dict__["sketch"] = unknown
         return unknown
 
@@ -126,6 +143,7 @@ def from_callable(
     relaxed: Callable[[Tensor], Tensor] | None = None,
     lattice: Lattice | None = None,
     allowed: Tensor | None = None,
+    costly: bool | None = None,
     device: torch.device | str = "cpu",
 ) -> Target:
     """A target from a function of (n, d) int64 tokens that returns (n,) values of log p̄, or a
@@ -137,7 +155,8 @@ def from_callable(
     differentiable function of (n, d, v) weights in that precision that agrees with ``log_density``
     on one-hot input, opens the methods that use gradients.  ``lattice`` lays the sites out for
     correlations and pictures.  ``allowed`` holds one state or more, (n, d), that are not forbidden,
-    for training to start from where they are rare.
+    for training to start from where they are rare.  ``costly`` says whether training has to go
+    easy on evaluations; without a word it is timed, and from 20 µs a state on it has to.
     """
     num_sites, num_values = check_integer("num_sites", num_sites), check_num_values(num_values)
     if not callable(log_density):
@@ -148,7 +167,7 @@ def from_callable(
             f"expected num_sites = {num_sites}"
         )
     target = CallableTarget(
-        log_density, num_sites, num_values, relaxed, lattice, torch.device(device)
+        log_density, num_sites, num_values, relaxed, lattice, costly, torch.device(device)
     )
     if allowed is not None:
         target.allowed = check_allowed(target, allowed)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tcsis.targets.base import Cost, Target
+from tcsis.targets.base import Cost, Target, counting
 from tcsis.targets.known import MOST_SHOWN, KnownSites
 from tcsis.targets.recognition import leads_inside
 from tcsis.targets.transformed import Transformed
@@ -143,6 +143,10 @@ class FreeSites(Target):
         return self.target.opaque
 
     @property
+    def costly(self) -> bool:
+        return self.target.costly
+
+    @property
     def rounding(self) -> float:
         return self.target.rounding
 
@@ -156,7 +160,10 @@ class FreeSites(Target):
 
     @cached_property
     def sketch(self) -> Target:
-        if self.target.sketch is self.target:
+        with counting(self.target) as cost:
+            known = self.target.sketch is not self.target
+        super().count(cost.densities)
+        if not known:
             return self
         found = self.target.sketch.restrict(self.known)
         # a sketch forbids nothing for good, and knows of no evidence that cannot be

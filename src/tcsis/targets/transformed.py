@@ -37,6 +37,10 @@ class Transformed(Target):
         return self.target.opaque
 
     @property
+    def costly(self) -> bool:
+        return self.target.costly
+
+    @property
     def rounding(self) -> float:
         return self.target.rounding
 
