@@ -171,7 +171,10 @@ def main(folder: Path) -> None:
     bracket = tcsis.weights.bracket(draws, upper)
     annealed = tcsis.mcmc.population_annealing(target, num_replicas=4_096, seed=3)
     print(f"ESS {draws.ess:.4f}, log Z {draws.log_z:.4f} ± {draws.log_z_error:.4f}")
-    print(f"  bracket {bracket.elbo:.4f} to {bracket.eubo:.4f}; annealed {annealed.log_z:.4f}")
+    print(
+        f"  bracket {bracket.elbo:.4f} to {bracket.eubo:.4f}; annealed {annealed.log_z:.4f} ± "
+        f"{annealed.log_z_error:.4f}"
+    )
     print(f"  {tcsis.judge(draws, target, bracket=bracket)}")
 
     data = frequencies(alignment.x, v, weights / weights.sum(), float(weights.sum()))
