@@ -214,7 +214,7 @@ def print_sampled(rows: list[Sampled]) -> None:
 
 def draw(exact: list[Beside], rows: list[Sampled], path: Path) -> None:
     figure, (left, middle, right) = plt.subplots(
-        1, 3, figsize=(12, 5), layout="constrained", width_ratios=[1.2, 1, 1]
+        1, 3, figsize=(12.4, 5), layout="constrained", width_ratios=[1.2, 1, 1]
     )
     places = range(len(exact))
     smallest = 1e-17  # where nothing differs
@@ -249,7 +249,7 @@ def draw(exact: list[Beside], rows: list[Sampled], path: Path) -> None:
     right.axvline(0, color="grey", lw=0.8)
     right.set_xscale("symlog", linthresh=0.1)
     right.set_xticks([-1, -0.1, 0, 0.1, 1], ["-1", "-0.1", "0", "0.1", "1"])
-    right.set(xlabel="log P(evidence) - exact, ± 2 standard errors", ylim=(len(names) + 0.5, -0.5))
+    right.set(xlabel="difference from exact, ± 2 errors", ylim=(len(names) + 0.5, -0.5))
     right.set_title("log P(evidence)", fontsize=10)
     right.legend(frameon=False, loc="lower left")
     path.parent.mkdir(parents=True, exist_ok=True)
