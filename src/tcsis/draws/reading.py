@@ -23,6 +23,8 @@ ABOUT_STATES = ("chain", "draw", "energy", "log_weight", "num_occurrences")
 """Columns that hold no values of sites."""
 WITHOUT_NAME = ("", "Unnamed: 0")
 """The number of a row, as pandas writes it into a file."""
+MOST_DRAWS = 2**26
+"""That are counted out."""
 EXPECTED = (
     "expected Draws, an array (n, d) or (chain, draw, d), a dimod SampleSet, an ArviZ or xarray "
     "object with a posterior, or a table with a column for every site"
@@ -122,10 +124,17 @@ def assemble(x: Tensor, about: Mapping[Any, np.ndarray], what: str) -> Draws:
 def read_counts(counts: np.ndarray | None, n: int, what: str) -> Tensor:
     if counts is None:
         return torch.ones(n, dtype=torch.long)
-    times = torch.from_numpy(np.array(counts, np.int64))
-    if bool((times < 0).any()) or not bool(times.any()):
-        raise ValueError(f"{what} has num_occurrences below 0, or none at all: expected counts")
-    return times
+    try:
+        told = np.asarray(counts, np.float64)
+    except ValueError:
+        told = np.full(n, np.nan)
+    total = float(told.sum())
+    if not (told >= 0).all() or not (told == told.round()).all() or not 0 < total <= MOST_DRAWS:
+        raise ValueError(
+            f"{what} has num_occurrences that add up to {total:g}, or that are no counts: expected "
+            f"whole numbers of at least 0, and 1 to {MOST_DRAWS:,} in all"
+        )
+    return torch.from_numpy(told.astype(np.int64))
 
 
 def is_sorted(energy: np.ndarray | None) -> bool:

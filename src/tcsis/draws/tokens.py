@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tcsis.formats.models import WHOLE
 from tcsis.targets.base import Target
 
 NUMBERED = re.compile(r"x?\[?(\d{1,9})\]?")
@@ -61,6 +62,8 @@ def as_numbers(columns: Sequence[Any], target: Target, what: str) -> np.ndarray:
     """
     arrays = [np.asarray(column) for column in columns]
     named = target.value_names or [()] * len(arrays)
+    if are_numeric(named, target):  # pandas reads such names as numbers
+        arrays = [as_text(part) for part in arrays]
     texts = [np.unique(part.astype(str)).tolist() if is_text(part) else None for part in arrays]
     by_name = all(set(found) <= set(own) for found, own in zip(texts, named, strict=True) if found)
     parts = []
@@ -75,6 +78,23 @@ def as_numbers(columns: Sequence[Any], target: Target, what: str) -> np.ndarray:
     if len(shapes) > 1:
         raise ValueError(f"{what} has columns of shapes {shown(sorted(shapes))}: expected one")
     return np.stack(parts, -1)
+
+
+def are_numeric(named: Sequence[Sequence[str]], target: Target) -> bool:
+    """Whether all values are called by integers which are not their own numbers, such as 1 and 0,
+    or 1, 2 and 3; spins are understood without."""
+    names = [name for own in named for name in own]
+    spins = target.num_values == 2 and set(names) == {"-1", "1"}
+    plain = all(own == tuple(map(str, range(len(own)))) for own in map(tuple, named))
+    return not spins and not plain and all(WHOLE.fullmatch(name) for name in names)
+
+
+def as_text(values: np.ndarray) -> np.ndarray:
+    """Whole numbers as they are written, anything else as it is."""
+    if values.dtype.kind in "iu":
+        return values.astype(str)
+    whole = values.dtype.kind == "f" and bool((values == np.round(values)).all())
+    return values.astype(np.int64).astype(str) if whole else values
 
 
 def is_text(values: np.ndarray) -> bool:

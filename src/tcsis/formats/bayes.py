@@ -16,7 +16,7 @@ def from_pgmpy(model: Any, *, dtype: torch.dtype | None = None) -> Factors:
     """A ``pgmpy`` network as a target.
 
     A table of a Bayesian network has the node for its first axis and its parents for the others,
-    and entries that are probabilities; one of a Markov network or factor graph has any variables
+    and entries that are probabilities; one of a Markov network, factor graph or junction tree has any variables
     and entries of at least 0.  Zeros forbid.
     """
     if hasattr(model, "get_cpds"):
@@ -26,7 +26,9 @@ def from_pgmpy(model: Any, *, dtype: torch.dtype | None = None) -> Factors:
     elif hasattr(model, "get_factors"):
         tables = list(model.get_factors())
         names = list(dict.fromkeys(name for table in tables for name in table.variables))
-        nodes = {*names} if hasattr(model, "get_variable_nodes") else {*model.nodes()}
+        # the nodes of factor graphs and of junction trees are others than the variables
+        graph = type(model).__name__ in ("FactorGraph", "ClusterGraph", "JunctionTree")
+        nodes = {*names} if graph else {*model.nodes()}
     else:
         raise ValueError(
             f"model is a {type(model).__name__}: expected a Bayesian or Markov network of pgmpy"

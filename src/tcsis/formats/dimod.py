@@ -69,7 +69,8 @@ def from_qubo(qubo: Any, *, beta: float = 1.0, offset: float = 0.0) -> Pairwise:
         shape, row, column, values = matrix.shape, matrix.row, matrix.col, matrix.data
     else:
         try:
-            dense = np.asarray(qubo, dtype=float)
+            dense = np.asarray(qubo)
+            dense = dense if dense.dtype.kind == "c" else dense.astype(float)
         except (TypeError, ValueError):
             raise ValueError(
                 f"qubo is a {type(qubo).__name__}: expected a square array, a scipy.sparse matrix "
@@ -86,7 +87,10 @@ def from_entries(
     row: Any, column: Any, values: Any, num_sites: int, beta: float, offset: float
 ) -> Pairwise:
     """Entries of Q, (m,) each."""
-    row, column, values = np.asarray(row), np.asarray(column), np.asarray(values, float)
+    row, column, values = np.asarray(row), np.asarray(column), np.asarray(values)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"qubo has values of type {values.dtype}: expected real numbers")
+    values = values.astype(float)
     own = row == column
     fields = np.bincount(row[own], values[own], num_sites)
     edges = np.stack([row[~own], column[~own]], 1)

@@ -22,6 +22,8 @@ from tcsis.targets.factors import Factors
 from tcsis.targets.pairwise import Pairwise
 
 MAX_FACTORS = 2**22
+ROUNDED = 0.01
+"""By which rounded probabilities may sum to something else than 1."""
 
 
 class Words:
@@ -68,6 +70,8 @@ def read_uai(path: str | Path) -> Pairwise | Factors:
         if declared != size:
             raise words.last.refuse(f"a table of {declared} entries", f"{size}, as its sites have")
         factors.append((scope, read_table(words, shape)))
+        if kind.upper() == "BAYES":
+            check_sums(words.last, *factors[-1])
     if (extra := next(words.words, None)) is not None:
         raise extra[0].refuse(f"{extra[1][:40]!r} stands after the last table", "the end")
     return pairs_or_factors(factors, counts)
@@ -79,6 +83,18 @@ def read_scope(words: Words, d: int) -> tuple[int, ...]:
     if len(set(scope)) < size:
         raise words.last.refuse("a factor names a variable twice", "different variables")
     return scope
+
+
+def check_sums(place: Place, scope: tuple[int, ...], table: np.ndarray) -> None:
+    """Refuse what is no p(last variable | the others): some tools write other orders."""
+    sums = np.exp(table).sum(-1)
+    worst = float(sums.flat[np.abs(sums - 1).argmax()])
+    if not scope or abs(worst - 1) > ROUNDED:
+        raise place.refuse(
+            f"the table of variables {' '.join(map(str, scope)) or 'none'} sums to {worst:g} over "
+            "its last",
+            "1, as in a BAYES file; say MARKOV for factors of any kind",
+        )
 
 
 def read_table(words: Words, shape: tuple[int, ...]) -> np.ndarray:

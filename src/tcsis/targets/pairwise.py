@@ -416,7 +416,9 @@ def check_symmetric(couplings: Tensor, transposed: Tensor) -> None:
         )
     own = couplings.reshape(d, d, -1).ne(0).any(-1).diagonal().nonzero()
     if len(own):
-        raise ValueError(f"couplings has a diagonal entry at site {int(own[0])}: put it in fields")
+        raise ValueError(
+            f"couplings has a diagonal entry at site {int(own[0])}: expected none; put it in fields"
+        )
 
 
 def check_beta(beta: float) -> float:
