@@ -20,6 +20,7 @@ from tcsis.peers.sdds.training import inverse_temperature
 from tcsis.targets import Ising, Pairwise, Potts, SherringtonKirkpatrick, Target, from_callable
 
 F64 = {"dtype": torch.float64}
+LEVELS = ("trusted", "trusted by weight", "unrefuted", "doubtful")
 SMALL: dict[str, Target] = {
     "chain": Pairwise(
         [[0, 1], [1, 2]],
@@ -330,7 +331,7 @@ def test_by_name_and_judged(tmp_path: Path) -> None:
     found = tcsis.compare(target, ["sdds"], n=500, steps=20, progress=False)
     draws = found.methods["sdds"]
     assert draws.x.shape == (500, 9)
-    assert tcsis.judge(draws, target).level in ("by weight", "trusted", "unrefuted", "doubtful")
+    assert tcsis.judge(draws, target).level in LEVELS
     found.report(tmp_path / "report.html")
     assert (tmp_path / "report.html").exists()
 

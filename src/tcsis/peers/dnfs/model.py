@@ -35,9 +35,11 @@ class DnfsConfig(FlowConfig):
     """
 
     kind: Literal["dnfs"] = "dnfs"
-    width: Positive = 32
+    width: Positive = 16
     depth: Positive = 2
     heads: Positive = 4
+    learning_rate: Annotated[float, Field(gt=0)] = 5e-3
+    num_steps: Positive = 1_000
     num_kept: Positive = 16
     num_paths: Annotated[int, Field(ge=2)] = 64
     num_times: Positive = 32
