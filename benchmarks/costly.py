@@ -1,6 +1,6 @@
 """Neural energies: density calls of training, where every evaluation is dear.
 
-    python benchmarks/costly.py    writes docs/results/costly/costly.md, about five minutes of a core
+    python benchmarks/costly.py    writes docs/results/costly/costly.md, five minutes of a core
 
 Calls are counted by the networks themselves, in states that they were asked for.
 """

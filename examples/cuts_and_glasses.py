@@ -92,34 +92,40 @@ def falling(side: int, betas: Sequence[float], num_reads: int) -> list[Energies]
         target = formats.from_bqm(bqm, beta=beta)
         exact = tcsis.exact.solve(target).mean_energy / beta
 
-        def ours(beta: float = beta) -> np.ndarray:
+        def ours(beta: float = beta) -> tuple[np.ndarray, float]:
             found = tcsis.TCSISSampler().sample(bqm, num_reads=num_reads, beta=beta, seed=2)
-            return found.record.energy
+            return found.record.energy, num_reads
 
-        def theirs(num_sweeps: int, beta: float = beta) -> np.ndarray:
-            return anneal(bqm, num_reads, num_sweeps, beta_range=(HOT, beta))[0]
+        def theirs(num_sweeps: int, beta: float = beta) -> tuple[np.ndarray, float]:
+            return anneal(bqm, num_reads, num_sweeps, beta_range=(HOT, beta))[0], num_reads
 
-        def held(num_sweeps: int, beta: float = beta) -> np.ndarray:
+        def held(num_sweeps: int, beta: float = beta) -> tuple[np.ndarray, float]:
             """Half of the sweeps at β itself."""
             schedule = np.linspace(HOT, 2 * beta - HOT, num_sweeps).clip(max=beta)
             settings = {"beta_schedule_type": "custom", "beta_schedule": schedule}
-            return anneal(bqm, num_reads, num_sweeps, **settings)[0]
+            return anneal(bqm, num_reads, num_sweeps, **settings)[0], num_reads
 
-        def population(num_rungs: int, target: tcsis.targets.Pairwise = target, beta: float = beta):
+        def population(
+            num_rungs: int, target: tcsis.targets.Pairwise = target, beta: float = beta
+        ) -> tuple[np.ndarray, float]:
+            """Replicas of one family are alike: all are worth 1/Σ(share of a family)² draws."""
             draws = tcsis.mcmc.population_annealing(
                 target, num_replicas=num_reads, num_rungs=num_rungs, seed=3
             )
-            return -target.log_density(draws.x[:, 0]).double().numpy() / beta
+            energies = -target.log_density(draws.x[:, 0]).double().numpy() / beta
+            return energies, draws.log_z_error**-2
 
         ours()  # which compiles
-        energies, seconds = timed(ours)
-        runs = {"exact draws": (energies, seconds)}
-        runs["simulated annealing"] = as_long_as(seconds, theirs, 50)
-        runs["annealing, held at β"] = as_long_as(seconds, held, 50)
-        runs["population annealing"] = as_long_as(seconds, population, 5)
+        exact_draws, seconds = timed(ours)
+        runs = {
+            "exact draws": (exact_draws, seconds),
+            "simulated annealing": as_long_as(seconds, theirs, 50),
+            "annealing, held at β": as_long_as(seconds, held, 50),
+            "population annealing": as_long_as(seconds, population, 5),
+        }
         found = {
-            name: (e.mean(), e.std() / math.sqrt(len(e)), e.min(), s)
-            for name, (e, s) in runs.items()
+            name: (e.mean(), e.std() / math.sqrt(worth), e.min(), s)
+            for name, ((e, worth), s) in runs.items()
         }
         rows.append(Energies(beta, exact, found))
     return rows

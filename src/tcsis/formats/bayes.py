@@ -16,8 +16,8 @@ def from_pgmpy(model: Any, *, dtype: torch.dtype | None = None) -> Factors:
     """A ``pgmpy`` network as a target.
 
     A table of a Bayesian network has the node for its first axis and its parents for the others,
-    and entries that are probabilities; one of a Markov network, factor graph or junction tree has any variables
-    and entries of at least 0.  Zeros forbid.
+    and entries that are probabilities; one of a Markov network, factor graph or junction tree has
+    any variables and entries of at least 0.  Zeros forbid.
     """
     if hasattr(model, "get_cpds"):
         tables = list(model.get_cpds())
