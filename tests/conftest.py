@@ -108,3 +108,5 @@ def given_target(request: pytest.FixtureRequest) -> Given:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # as shells have it for what they run in the background; the tests of ctrl-C need one that works
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup has it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -241,8 +241,8 @@ def test_a_glass_on_a_torus_has_log_z_but_no_draws() -> None:
 
 def test_fields_and_evidence_are_left_to_others() -> None:
     for target in (
-        Ising(20, 0.4, field=0.1, boundary="open"),
-        SpinGlass(20, 1.0, boundary="open").given({0: 1}),
+        Ising(40, 0.4, field=0.1, boundary="open"),
+        SpinGlass(40, 1.0, boundary="open").given({0: 1}),
     ):
         assert not exact.solvable(target)
         with pytest.raises(ValueError, match="too large"):

