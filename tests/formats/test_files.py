@@ -144,7 +144,7 @@ def test_uai(tmp_path: Path) -> None:
     network = "BAYES\n2\n2 2\n2\n1 0\n2 0 1\n2\n0.3 0.7\n4\n0.1 0.9 0.6 0.4\n"
     joint = np.exp(log_density(read(tmp_path, "c.uai", network)))
     assert joint == pytest.approx([0.03, 0.27, 0.42, 0.28])
-    with pytest.raises(ValueError, match="line 9: the table of variables 0 1 sums to"):
+    with pytest.raises(ValueError, match="line 10: the table of variables 0 1 sums to"):
         read(tmp_path, "d.uai", network.replace("0.1 0.9 0.6 0.4", "0.1 0.6 0.9 0.4"))
 
 
