@@ -83,8 +83,8 @@ def main() -> None:
 
 def page() -> str:
     parts = (
-        HEAD, label(), printed_beta(), free_energy(), right(), bonds(), zeros_and_ones(),
-        algorithm(), glauber(), noise(),
+        HEAD, label(), printed_beta(), free_energy(), right(), bonds(), boundaries(),
+        zeros_and_ones(), algorithm(), glauber(), noise(),
     )  # fmt: skip
     return "\n".join(parts)
 
@@ -237,6 +237,21 @@ def bonds() -> str:
 sᵀ(σA)s against our log p̄ on 1,000 random states of the 10×10 torus, largest difference.
 
 {table(head, rows)}"""
+
+
+def boundaries() -> str:
+    rows = []
+    for boundary in ("periodic", "open"):
+        found = exact.solve(Ising(10, 0.4407, boundary=boundary, dtype=torch.float64))
+        assert found.correlation is not None
+        internal = found.mean_energy / (0.4407 * 100)
+        correlation = (f"{found.correlation[r]:.4f}" for r in (1, 5))
+        rows.append((boundary, f"{found.log_z:.4f}", f"{internal:.4f}", *correlation))
+    return f"""## Boundaries
+
+10×10, β = 0.4407, by the transfer matrix.
+
+{table("boundary | log Z | U | G(1) | G(5)", rows)}"""
 
 
 def of_zeros_and_ones(side: int, beta: float) -> Ising:
