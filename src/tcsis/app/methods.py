@@ -278,12 +278,13 @@ def exactly(plan: Plan, budget: Spent | None) -> Entry:
 def affordable(plan: Plan, budget: Spent, run: Callable[[int], Draws]) -> int:
     """The amount of steps or rungs that the budget pays for, as trials of growing length tell."""
     run(1)  # compiles what is compiled
-    fixed, amount = price(run(1), plan.equal), 2
-    draws = run(amount)
-    while draws.seconds < min(TRIAL_SECONDS, budget.seconds / 20):
+    least, amount = run(1), 2
+    draws, enough = run(amount), min(TRIAL_SECONDS, budget.seconds / 20)
+    # what does not grow with the amount says nothing of its price
+    while draws.seconds - least.seconds < enough and draws.seconds < budget.seconds / 4:
         amount *= 4
         draws = run(amount)
-    trial = price(draws, plan.equal)
+    fixed, trial = price(least, plan.equal), price(draws, plan.equal)
     each = max((trial - fixed) / (amount - 1), trial / amount / 10)  # the clock may jitter
     return max(1, 1 + int((getattr(budget, plan.equal) - fixed) / max(each, 1e-12)))
 

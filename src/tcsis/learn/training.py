@@ -38,7 +38,7 @@ WARM = 0.1
 """The longest warm-up, as a share of the steps that a time budget pays for."""
 MOST_RESTARTS = 3
 SNAPSHOT_EVERY = 100
-NUM_WEIGHED, EXACT = 500, 1e-6
+FEW_WEIGHED, NUM_WEIGHED, EXACT = 16, 500, 1e-6
 """States of draws and of the buffer whose weights are compared, and the variance of log weights up
 to which a model is exact before training."""
 
@@ -133,8 +133,13 @@ class Run:
         nothing to learn, and a step could only do harm."""
         if not self.buffer.source.follows_target:
             return False
+        # a few that differ say so; that none do takes more of them
+        return all(self.weighs_alike(n) for n in (FEW_WEIGHED, NUM_WEIGHED))
+
+    def weighs_alike(self, most: int) -> bool:
+        """Whether the log weights of up to so many draws, and as many states, are all the same."""
         generator = make_generator(self.seed, "exactness", self.target.device)
-        draws = self.sample(min(NUM_WEIGHED, self.num_evaluated), generator)
+        draws = self.sample(min(most, self.num_evaluated), generator)
         assert draws.log_weight is not None
         known = self.learned().sampler.weigh(self.buffer.all[: len(draws)], generator)
         return bool(torch.cat([draws.log_weight, known]).var() < EXACT)

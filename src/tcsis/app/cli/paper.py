@@ -14,7 +14,8 @@ from tcsis.app.cli.options import PrintOptions
 from tcsis.app.cli.printer import Printer
 from tcsis.app.study import cells, output, table, workers
 from tcsis.app.study.cells import Cell
-from tcsis.app.study.plan import FULL, QUICK, Plan, Task, expected_seconds, expected_total
+from tcsis.app.study.plan import Plan, Task, expected_seconds, expected_total
+from tcsis.app.study.programme import FULL, QUICK
 from tcsis.app.study.workers import Failure
 from tcsis.basics.checks import check_integer
 from tcsis.basics.files import WriteError
@@ -116,5 +117,7 @@ def announce(found: dict[Task, Cell], missing: list[Task], num_workers: int) -> 
 def line(task: Task, result: Cell | Failure) -> str:
     if isinstance(result, Failure):
         return f"{task.label}: failed, {result.sentence}"
-    seconds = result.training_seconds + result.sampling_seconds
-    return f"{task.label}: error {result.error:.4f}, floor {result.floor:.4f}, {seconds:.1f} s"
+    readings = list(result.readings.values())
+    seconds = result.training_seconds + sum(reading.seconds for reading in readings)
+    found = " and ".join(f"{reading.error:.4f}" for reading in readings)
+    return f"{task.label}: error {found}, floor {readings[0].floor:.4f}, {seconds:.1f} s"

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +16,26 @@ import torch
 from torch import Tensor
 
 import tcsis
-from tcsis import exact
-from tcsis.app.methods import Entry
-from tcsis.app.study import samplers
 from tcsis.app.study.plan import Task
+from tcsis.app.study.sources import digest
 from tcsis.app.summaries import finite
 from tcsis.basics.files import write_whole
 from tcsis.basics.frozen import Frozen
 from tcsis.basics.seals import open_json, seal_json
+from tcsis.draws import Draws
 from tcsis.judging import metrics
-from tcsis.judging.evaluation import evaluate
-from tcsis.targets.base import Target
+from tcsis.judging.evaluation import Comparison
+from tcsis.judging.reference import Reference, States
 
 FOLDER = "cells"
 
 
-class Cell(Frozen):
-    """One run.  Errors are those of G(r), r = 1..max_distance; ``log_z_error`` is against the exact
-    value and ``log_z_deviation`` the standard error.  What has no weights has None in their place,
-    as has a number that is not finite."""
+class Reading(Frozen):
+    """One set of draws.  Errors are those of G(r), r = 1..max_distance; ``log_z_error`` is against
+    the exact value and ``log_z_deviation`` the standard error.  What has no weights has None in
+    their place, as has a number that is not finite."""
 
-    key: dict[str, Any]
-    code: str = ""  # of before digests were kept
+    num_draws: int
     error: float
     floor: float
     weighted_error: float | None
@@ -48,14 +44,23 @@ class Cell(Frozen):
     log_z_error: float | None
     log_z_deviation: float | None
     positive: float  # share of the draws with a mean spin above zero
-    training_seconds: float
-    sampling_seconds: float
-    num_density_calls: float  # of training and drawing
+    seconds: float
+    num_density_calls: float
     network_calls: float  # a draw
     correlation: list[float]  # G(r), r = 0..max_distance
     weighted_correlation: list[float] | None
     magnetisation: list[int]  # draws with 0..d spins up
     weighted_magnetisation: list[float] | None  # shares of the weight
+
+
+class Cell(Frozen):
+    """One run: its training, and its draws under the name of every reading."""
+
+    key: dict[str, Any]
+    code: str
+    training_seconds: float
+    training_densities: float
+    readings: dict[str, Reading]
 
 
 def make_key(task: Task) -> dict[str, Any]:
@@ -64,22 +69,15 @@ def make_key(task: Task) -> dict[str, Any]:
     return {
         "side": setting.side, "beta": setting.beta, "num_calls": setting.num_calls,
         "method": task.method.name, "seed": task.seed, "num_draws": task.num_draws,
-        "training_seconds": task.training_seconds, "training_steps": task.training_steps,
-        "settings": samplers.describe(task, setting.make_target()), "tcsis": tcsis.__version__,
+        "seconds": task.seconds, "steps": task.steps,
+        "settings": task.method.way.describe(task, setting.make_target()),
+        "tcsis": tcsis.__version__,
     }  # fmt: skip
 
 
-@cache
-def code() -> str:
-    """A digest of all sources that samplers are made of: those below ``tcsis.app``, and how the
-    study runs them."""
-    root = Path(tcsis.__file__).parent
-    app = root / "app"
-    sources = [path for path in root.rglob("*.py") if app not in path.parents]
-    digest = sha256()
-    for path in sorted([*sources, Path(samplers.__file__), app / "methods.py"]):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+def code(task: Task) -> str:
+    """A digest of what the sampler is made of."""
+    return digest(task.method.way.modules)
 
 
 # -- making --------------------------------------------------------------------------------------
@@ -88,24 +86,31 @@ def code() -> str:
 def run(task: Task) -> Cell:
     """Train, draw, and compare with the exact answers."""
     target = task.setting.make_target()
-    return measure(task, samplers.run(task, target), target)
+    made = task.method.way.run(task, target)
+    reference = Reference(target)
+    return Cell(
+        key=make_key(task),
+        code=code(task),
+        training_seconds=made.training_seconds,
+        training_densities=made.training_densities,
+        readings={name: measure(draws, reference) for name, draws in made.readings.items()},
+    )
 
 
-def measure(task: Task, entry: Entry, target: Target) -> Cell:
-    draws = entry.draws
-    assert target.lattice is not None
+def measure(draws: Draws, reference: Reference) -> Reading:
+    target, truth = reference.target, reference.truth
+    assert target.lattice is not None and truth is not None
     weights = draws.weights
     counts = draws.x.long().sum(-1)  # spins up
     size = target.num_sites + 1
-    judged = evaluate(draws, target)["correlation"]
+    states = States(target, draws.x.long())
+    judged = Comparison(states, None, reference).correlation()
     assert judged.error is not None and judged.floor is not None
     weighted = None
     if weights is not None and bool(weights.isfinite().all()):
         weighted = metrics.correlation(draws.x, target.num_values, target.lattice, weights)
-    truth = exact.solve(target)
-    return Cell(
-        key=make_key(task),
-        code=code(),
+    return Reading(
+        num_draws=len(draws),
         error=judged.error,
         floor=judged.floor,
         weighted_error=None if weighted is None else mean_error(weighted, truth.correlation),
@@ -114,9 +119,8 @@ def measure(task: Task, entry: Entry, target: Target) -> Cell:
         log_z_error=finite(None if draws.log_z is None else draws.log_z - truth.log_z),
         log_z_deviation=finite(draws.log_z_error),
         positive=float((2 * counts > target.num_sites).double().mean()),
-        training_seconds=entry.training.seconds,
-        sampling_seconds=draws.seconds,
-        num_density_calls=entry.total.densities,
+        seconds=draws.seconds,
+        num_density_calls=draws.num_density_calls,
         network_calls=draws.num_network_calls / len(draws),
         correlation=metrics.correlation(draws.x, target.num_values, target.lattice).tolist(),
         weighted_correlation=None if weighted is None else weighted.tolist(),
@@ -165,7 +169,7 @@ def read_all(folder: Path, tasks: list[Task]) -> Kept:
             kept.damaged.append(path.name)
         else:
             refuse_others(folder, path, cell.key, make_key(task))
-            if cell.code == code():
+            if cell.code == code(task):
                 kept.cells[task] = cell
             else:
                 kept.outdated.append(path.name)

@@ -1,23 +1,28 @@
-"""What the study is made of: settings, methods, seeds and budgets, as frozen values.
+"""What a study is made of, as frozen values: settings, methods, seeds and budgets.
 
-The settings are those of the paper and, at side 10, β = 0.6, which it left out.  Training goes by
-the clock in the full study, and by steps in the quick one, which so gives the same numbers again.
+A method is a name with its ``Way``, the object that runs it.  Training goes by the clock in the
+full study, and by steps in the quick one, which so gives the same numbers again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+from tcsis.draws import Draws
+from tcsis.targets.base import Target
 from tcsis.targets.physics import Ising
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A periodic Ising lattice.  ``num_calls`` are the inference steps that the paper gives it."""
+    """A periodic Ising lattice, with ``num_draws`` draws of every method.  ``num_calls`` are the
+    inference steps that the paper gives it."""
 
     side: int
     beta: float
     num_calls: int
+    num_draws: int
     seeds: tuple[int, ...]
 
     @property
@@ -29,30 +34,62 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Made:
+    """What a run gave: its draws under the name of every reading, and what came before them."""
+
+    readings: dict[str, Draws]
+    training_seconds: float = 0.0
+    training_densities: float = 0.0
+
+
+class Way(Protocol):
+    """How a method is run.  ``modules`` are those whose code, with all that they import, decides
+    what it gives."""
+
+    @property
+    def modules(self) -> tuple[str, ...]: ...
+
+    def run(self, task: Task, target: Target) -> Made:
+        """Train where there is something to train, and draw."""
+
+    def describe(self, task: Task, target: Target) -> dict[str, Any]:
+        """The settings, as plain data; part of what a cell is known by."""
+
+
+@dataclass(frozen=True)
 class Method:
-    """``name`` is that of files, ``title`` that of tables.  ``quick_steps`` are its training steps
-    in the quick study; None for a method that is not trained."""
+    """``name`` is that of files, ``title`` that of tables, ``group`` that of figures.
+
+    ``quick_steps`` are its steps in the quick study, where the full one goes by the clock; None for
+    what takes the same time in both.  ``readings`` are the draws that it makes, with the title of
+    each.  ``drawing`` is about what 10,000 draws take at side 4, in seconds of one core, and
+    ``sides`` are those that it is run at, all where it is None.
+    """
 
     name: str
     title: str
+    group: str
+    way: Way
     quick_steps: int | None = None
+    drawing: float = 1.0
+    readings: tuple[tuple[str, str], ...] = (("", ""),)
+    sides: tuple[int, ...] | None = None
 
     @property
-    def trained(self) -> bool:
+    def timed(self) -> bool:
         return self.quick_steps is not None
 
 
 @dataclass(frozen=True)
 class Task:
-    """One cell: a method on a setting with a seed, and what it may spend on training."""
+    """One cell: a method on a setting with a seed, and what it may spend."""
 
     setting: Setting
     method: Method
     seed: int
-    num_draws: int
     num_chain_steps: int
-    training_seconds: float | None = None
-    training_steps: int | None = None
+    seconds: float | None = None
+    steps: int | None = None
 
     @property
     def name(self) -> str:
@@ -63,16 +100,19 @@ class Task:
     def label(self) -> str:
         return f"{self.method.title}, {self.setting.name}, seed {self.seed}"
 
+    @property
+    def num_draws(self) -> int:
+        return self.setting.num_draws
+
 
 @dataclass(frozen=True)
 class Plan:
-    """``training_seconds`` is the most a training may take, by side; None for steps instead."""
+    """``seconds`` is what every method that goes by the clock has, by side; None for steps."""
 
     name: str
     settings: tuple[Setting, ...]
     methods: tuple[Method, ...]
-    num_draws: int
-    training_seconds: dict[int, float] | None = None
+    seconds: dict[int, float] | None = None
     num_chain_steps: int = 10_000
 
     def tasks(self) -> list[Task]:
@@ -81,54 +121,30 @@ class Plan:
             self.task(setting, method, seed)
             for setting in self.settings
             for method in self.methods
+            if method.sides is None or setting.side in method.sides
             for seed in setting.seeds
         ]
         return sorted(found, key=expected_seconds, reverse=True)
 
     def task(self, setting: Setting, method: Method, seed: int) -> Task:
-        seconds = None if self.training_seconds is None else self.training_seconds[setting.side]
+        seconds = None if self.seconds is None else self.seconds[setting.side]
         steps = method.quick_steps if seconds is None else None
-        budget = (seconds, steps) if method.trained else (None, None)
-        return Task(setting, method, seed, self.num_draws, self.num_chain_steps, *budget)
-
-
-METHODS = (
-    Method("self-normalized", "TCSIS, self-normalized", quick_steps=40),
-    Method("paper", "TCSIS, self-normalized, paper's estimator", quick_steps=40),
-    Method("unbiased", "TCSIS, unbiased", quick_steps=20),
-    Method("autoregressive", "autoregressive", quick_steps=200),
-    Method("leaps", "LEAPS", quick_steps=100),
-    Method("gwg", "GWG"),
-    Method("glauber", "Glauber"),
-    Method("exact", "exact"),
-)
-SMALL = tuple(Setting(4, beta, 24, (0, 1, 2)) for beta in (0.28, 0.4407, 0.6))
-LARGE = tuple(Setting(10, beta, 64, (0, 1)) for beta in (0.28, 0.4407, 0.6))
-FULL = Plan(
-    "full", (*SMALL, *LARGE), METHODS, num_draws=10_000, training_seconds={4: 45.0, 10: 120.0}
-)
-QUICK = Plan(
-    "quick", tuple(Setting(4, beta, 24, (0,)) for beta in (0.28, 0.4407)), METHODS, num_draws=1_000
-)
+        budget = (seconds, steps) if method.timed else (None, None)
+        return Task(setting, method, seed, self.num_chain_steps, *budget)
 
 
 # -- what it is going to take -------------------------------------------------------------------
 
-DRAWING = {
-    "self-normalized": (15.0, 180.0), "paper": (15.0, 180.0), "unbiased": (15.0, 240.0),
-    "autoregressive": (0.5, 1.0), "leaps": (8.0, 175.0),
-    "gwg": (1.0, 16.0), "glauber": (1.0, 2.0), "exact": (0.1, 0.5),
-}  # fmt: skip
-"""Seconds that 10,000 draws take on one slow core, at side 4 and at side 10."""
 JUDGING = 3.0
 QUICK_TRAINING = 4.0
 
 
 def expected_seconds(task: Task) -> float:
-    """About what a cell takes, training, draws and judgement."""
-    training = task.training_seconds or (QUICK_TRAINING if task.training_steps else 0.0)
-    drawing = DRAWING[task.method.name][task.setting.side > 4] * task.num_draws / 10_000
-    return training + drawing + JUDGING
+    """About what a cell takes, training, draws and judgement; a draw as its sites and calls."""
+    setting = task.setting
+    work = task.num_draws / 10_000 * (setting.side / 4) ** 2 * setting.num_calls / 24
+    training = task.seconds or (QUICK_TRAINING if task.steps else 0.0)
+    return training + task.method.drawing * work + JUDGING
 
 
 def expected_total(tasks: list[Task], workers: int) -> float:

@@ -10,45 +10,38 @@ from dataclasses import asdict, dataclass, fields
 
 from rich.table import Table
 
-from tcsis.app.study.cells import Cell
-from tcsis.app.study.plan import METHODS, Method, Plan, Setting, Task
-
-CORRECTED = "LEAPS, corrected"
+from tcsis.app.study.cells import Cell, Reading
+from tcsis.app.study.plan import Method, Plan, Setting, Task
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a row shows: a method, and its draws as they come or by their weights."""
+    """What a row shows: a reading of a method."""
 
     title: str
     method: Method
-    weighted: bool = False
+    reading: str
 
-    def error(self, cell: Cell) -> float | None:
-        return cell.weighted_error if self.weighted else cell.error
-
-    def correlation(self, cell: Cell) -> list[float] | None:
-        return cell.weighted_correlation if self.weighted else cell.correlation
-
-    def magnetisation(self, cell: Cell) -> list[float] | None:
-        if self.weighted:
-            return cell.weighted_magnetisation
-        return [count / sum(cell.magnetisation) for count in cell.magnetisation]
+    def of(self, cell: Cell) -> Reading:
+        return cell.readings[self.reading]
 
 
 @dataclass(frozen=True)
 class Row:
-    """Means over the seeds; ``spread`` is the sample standard deviation of the error, and
-    ``log_z_error`` the signed one of largest magnitude."""
+    """Means over the seeds; ``spread`` is the sample standard deviation of the error, ``ratio`` and
+    ``weighted_ratio`` are errors over the floor, and ``log_z_error`` is the signed one of largest
+    magnitude."""
 
     setting: str
     method: str
     seeds: int
-    error: float | None
+    draws: int
+    error: float
     spread: float | None
     floor: float
-    ratio: float | None
+    ratio: float
     weighted_error: float | None
+    weighted_ratio: float | None
     ess: float | None
     log_z_error: float | None
     positive: float
@@ -58,14 +51,13 @@ class Row:
     network_calls: float
 
 
-def sources(methods: Sequence[Method] = METHODS) -> list[Source]:
-    """The rows of a setting: every method, and LEAPS a second time with its weights."""
-    found = []
-    for method in methods:
-        found.append(Source(method.title, method))
-        if method.name == "leaps":
-            found.append(Source(CORRECTED, method, weighted=True))
-    return found
+def sources(methods: Sequence[Method]) -> list[Source]:
+    """The rows of a setting: every reading of every method."""
+    return [
+        Source(f"{method.title}, {title}" if title else method.title, method, name)
+        for method in methods
+        for name, title in method.readings
+    ]
 
 
 def make_rows(plan: Plan, cells: dict[Task, Cell]) -> list[Row]:
@@ -85,25 +77,31 @@ def select(cells: dict[Task, Cell], setting: Setting, method: Method) -> list[Ce
 
 
 def summarise(setting: Setting, source: Source, cells: list[Cell]) -> Row:
-    errors = known([source.error(cell) for cell in cells])
-    error, floor = mean(errors), statistics.mean(cell.floor for cell in cells)
-    misses = known([cell.log_z_error for cell in cells])
+    readings = [source.of(cell) for cell in cells]
+    errors = [reading.error for reading in readings]
+    error, floor = statistics.mean(errors), statistics.mean(r.floor for r in readings)
+    weighted = mean(known([reading.weighted_error for reading in readings]))
+    misses = known([reading.log_z_error for reading in readings])
     return Row(
         setting=setting.name,
         method=source.title,
         seeds=len(errors),
+        draws=readings[0].num_draws,
         error=error,
         spread=statistics.stdev(errors) if len(errors) > 1 else None,
         floor=floor,
-        ratio=None if error is None else error / floor,
-        weighted_error=mean(known([cell.weighted_error for cell in cells])),
-        ess=mean(known([cell.ess for cell in cells])),
+        ratio=error / floor,
+        weighted_error=weighted,
+        weighted_ratio=None if weighted is None else weighted / floor,
+        ess=mean(known([reading.ess for reading in readings])),
         log_z_error=max(misses, key=abs, default=None),
-        positive=statistics.mean(cell.positive for cell in cells),
+        positive=statistics.mean(reading.positive for reading in readings),
         training_seconds=statistics.mean(cell.training_seconds for cell in cells),
-        sampling_seconds=statistics.mean(cell.sampling_seconds for cell in cells),
-        density_calls=statistics.mean(cell.num_density_calls for cell in cells),
-        network_calls=statistics.mean(cell.network_calls for cell in cells),
+        sampling_seconds=statistics.mean(reading.seconds for reading in readings),
+        density_calls=statistics.mean(
+            cell.training_densities + source.of(cell).num_density_calls for cell in cells
+        ),
+        network_calls=statistics.mean(reading.network_calls for reading in readings),
     )
 
 
@@ -118,18 +116,18 @@ def mean(values: Sequence[float]) -> float | None:
 # -- as text -------------------------------------------------------------------------------------
 
 HEADS = (
-    "setting", "method", "seeds", "error", "error/floor", "weighted error", "ESS", "log Z error",
-    "P(m > 0)", "training s", "sampling s", "densities", "calls",
+    "setting", "method", "seeds", "draws", "error", "error/floor", "weighted/floor", "ESS",
+    "log Z error", "P(m > 0)", "training s", "sampling s", "densities", "calls",
 )  # fmt: skip
-TERMINAL = tuple(head for head in HEADS if head not in ("setting", "seeds", "densities"))
+TERMINAL = tuple(head for head in HEADS if head not in ("setting", "seeds", "draws", "densities"))
 
 
 def entries(row: Row) -> list[str]:
     """A row as it is shown, under ``HEADS``."""
     spread = "" if row.spread is None else f" ± {row.spread:.4f}"
     return [
-        row.setting, row.method, str(row.seeds),
-        show(row.error, ".4f") + spread, show(row.ratio, ".3g"), show(row.weighted_error, ".4f"),
+        row.setting, row.method, str(row.seeds), f"{row.draws:,}",
+        show(row.error, ".4f") + spread, show(row.ratio, ".3g"), show(row.weighted_ratio, ".3g"),
         show(row.ess, ".3f"), show(row.log_z_error, "+.4f"), show(row.positive, ".3f"),
         show(row.training_seconds or None, ".0f"), show(row.sampling_seconds, ".1f"),
         show(row.density_calls or None, ".2g"), show(row.network_calls or None, ".1f"),
