@@ -112,8 +112,8 @@ METHODS_TEXT = """\
 - LEAPS, DNFS, MDNS, SDDS, VAN: [neural samplers of others](../../peers.md), which says where each
   goes beyond its paper. LEAPS and DNFS are drawn twice: with the continuous-time weights of their
   papers, and, stirred, with the weights of the steps as they are taken.
-- learning-free, population annealing, Glauber and Wolff, equal time: as many rungs or steps as the
-  time of a training pays for.
+- learning-free, population annealing: ladders to the target, without a network.
+- Glauber and Wolff, equal time: as many steps as the time of a training pays for.
 - GWG: as many steps from noise as the samplers have calls, as in the paper's appendix.
 - Glauber, 10,000 steps: single-site steps from noise, the ground truth of the paper; every draw is
   the end of a chain of its own.

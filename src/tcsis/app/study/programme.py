@@ -15,6 +15,7 @@ from tcsis.app.study.ways import (
     Exactly,
     FlowPeer,
     InTime,
+    Ladder,
     Learned,
     PapersProcess,
     Peer,
@@ -60,10 +61,10 @@ METHODS = (
     Method("mdns", "MDNS", PEERS, Peer(mdns.train, mdns.MdnsConfig()), 50, 1.0),
     Method("sdds", "SDDS", PEERS, Peer(sdds.train, sdds.SddsConfig()), 50, 4.0),
     Method("van", "VAN", PEERS, Peer(van.train, van.VanConfig()), 50, 1.0),
-    Method("learning-free", "learning-free, equal time", OTHERS,
-           InTime(without_learning, ("tcsis.reverse.unlearned",)), 50),
-    Method("population-annealing", "population annealing, equal time", OTHERS,
-           InTime(anneal, ("tcsis.mcmc",)), 20),
+    Method("learning-free", "learning-free, 2,000 rungs", OTHERS,
+           Ladder(without_learning, 2_000, ("tcsis.reverse.unlearned",)), drawing=5.0),
+    Method("population-annealing", "population annealing, 200 rungs", OTHERS,
+           Ladder(anneal, 200, ("tcsis.mcmc",)), drawing=5.0),
     Method("gwg", "GWG, a step a call", OTHERS, Chains("gwg", as_many_as_calls)),
     Method("glauber", "Glauber, 10,000 steps", OTHERS, Chains("glauber", as_the_plan_has_it)),
     Method("glauber-in-time", "Glauber, equal time", OTHERS,
@@ -74,7 +75,7 @@ METHODS = (
 )  # fmt: skip
 SEEDS = (0, 1, 2)
 SMALL = tuple(Setting(4, beta, 24, 10_000, SEEDS) for beta in (0.28, 0.4407, 0.6))
-LARGE = tuple(Setting(10, beta, 64, 5_000, SEEDS) for beta in (0.28, 0.4407, 0.6))
-LARGEST = (Setting(16, 0.4407, 64, 2_000, SEEDS),)
-FULL = Plan("full", (*SMALL, *LARGE, *LARGEST), METHODS, {4: 12.0, 10: 36.0, 16: 80.0})
+LARGE = tuple(Setting(10, beta, 64, 2_500, SEEDS) for beta in (0.28, 0.4407, 0.6))
+LARGEST = (Setting(16, 0.4407, 64, 1_000, SEEDS),)
+FULL = Plan("full", (*SMALL, *LARGE, *LARGEST), METHODS, {4: 12.0, 10: 33.0, 16: 75.0})
 QUICK = Plan("quick", tuple(Setting(4, beta, 24, 1_000, (0,)) for beta in (0.28, 0.4407)), METHODS)

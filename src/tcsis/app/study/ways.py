@@ -227,8 +227,23 @@ def end_of_chains(task: Task, target: Target, kernel: str, num_steps: int) -> Dr
 
 
 @dataclass(frozen=True)
+class Ladder:
+    """What climbs a ladder to the target, with ``num_rungs`` of them."""
+
+    draw: Callable[[Task, Target, int], Draws]
+    num_rungs: int
+    modules: tuple[str, ...]
+
+    def run(self, task: Task, target: Target) -> Made:
+        return Made({"": self.draw(task, target, self.num_rungs)})
+
+    def describe(self, task: Task, target: Target) -> dict[str, Any]:
+        return {"num_rungs": self.num_rungs}
+
+
+@dataclass(frozen=True)
 class InTime:
-    """What has steps or rungs, with as many as the time of a training pays for."""
+    """Chains with as many steps as the time of a training pays for."""
 
     draw: Callable[[Task, Target, int], Draws]
     modules: tuple[str, ...]
@@ -258,7 +273,7 @@ def anneal(task: Task, target: Target, num_rungs: int) -> Draws:
     """Population annealing, with as many replicas as draws are wanted."""
     return mcmc.population_annealing(
         target, num_replicas=task.num_draws, num_rungs=num_rungs, seed=task.seed
-    ).draws.flat
+    ).flat
 
 
 def without_learning(task: Task, target: Target, num_rungs: int) -> Draws:
