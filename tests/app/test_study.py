@@ -1,5 +1,6 @@
 """The study of the paper: its plan, its cells, and how it goes on after whatever happened to it."""
 
+import ast
 import csv
 import json
 import os
@@ -19,26 +20,35 @@ import pytest
 
 from tcsis.app.cli import main
 from tcsis.app.cli import paper as command
-from tcsis.app.study import cells, plots, table, workers
-from tcsis.app.study.cells import Cell
-from tcsis.app.study.plan import FULL, METHODS, QUICK, Method, Plan, Setting, Task, expected_seconds
+from tcsis.app.study import cells, sources, table, workers
+from tcsis.app.study.cells import Cell, Reading
+from tcsis.app.study.plan import Method, Plan, Setting, Task, expected_seconds
+from tcsis.app.study.programme import FULL, METHODS, QUICK
+from tcsis.app.study.ways import Ladder
 from tcsis.learn import unbiased
 
-STEPS = {"autoregressive": 10, "self-normalized": 3, "paper": 2, "unbiased": 3, "leaps": 3}
+
+def shortened(method: Method) -> Method:
+    """A few steps of training, and of ladders a few rungs."""
+    way = replace(method.way, num_rungs=20) if isinstance(method.way, Ladder) else method.way
+    return replace(method, way=way, quick_steps=3 if method.timed else None)
+
+
 TINY = replace(
     QUICK,
-    settings=QUICK.settings[:1],
-    methods=tuple(replace(m, quick_steps=STEPS.get(m.name)) for m in METHODS),
-    num_draws=200,
+    settings=(replace(QUICK.settings[0], num_draws=200),),
+    methods=tuple(map(shortened, METHODS)),
     num_chain_steps=100,
 )
 CHEAP = replace(
     TINY,
-    settings=(Setting(3, 0.3, 6, (0, 1)),),
+    settings=(Setting(3, 0.3, 6, 200, (0, 1)),),
     methods=tuple(m for m in TINY.methods if m.name in ("autoregressive", "gwg", "exact")),
 )
+LEAPS = next(method for method in METHODS if method.name == "leaps")
+GLAUBER = next(method for method in METHODS if method.name == "glauber")
 WRITTEN = {
-    "cells", "table.md", "table.csv", "index.md", "correlation.png", "correlation_error.png",
+    "cells", "table.md", "table.csv", "index.md", "correlation.png", "distances.png",
     "magnetisation.png", "error.png",
 }  # fmt: skip
 PROGRAM = """
@@ -46,9 +56,11 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from dataclasses import replace
 from tcsis.app.cli import main, paper
-from tcsis.app.study.plan import QUICK, Method
-methods = Method("paper", "short", quick_steps=2), Method("autoregressive", "endless", 10**9)
-paper.QUICK = replace(QUICK, settings=QUICK.settings[:1], methods=methods, num_draws=200)
+from tcsis.app.study.programme import METHODS, QUICK
+found = {method.name: method for method in METHODS}
+methods = found["gwg"], replace(found["autoregressive"], quick_steps=10**9)
+setting = replace(QUICK.settings[0], num_draws=200)
+paper.QUICK = replace(QUICK, settings=(setting,), methods=methods)
 sys.exit(main(sys.argv[1:]))
 """
 """The command, with a cell that is soon finished and another that never is."""
@@ -91,38 +103,44 @@ def cell_files(folder: Path) -> list[Path]:
     return sorted((folder / "cells").glob("*.json"))
 
 
-def fabricate(task: Task, **update: object) -> Cell:
+def fabricate(task: Task, *, code: str | None = None, **update: object) -> Cell:
     """A cell that nothing was run for."""
     numbers = {
-        "error": 0.02, "floor": 0.01, "weighted_error": 0.01, "ess": 0.5, "log_z": 1.0,
-        "log_z_error": -0.1, "log_z_deviation": 0.1, "positive": 0.5, "training_seconds": 1.0,
-        "sampling_seconds": 2.0, "num_density_calls": 3.0, "network_calls": 4.0,
-        "correlation": [1.0, 0.5], "weighted_correlation": [1.0, 0.4], "magnetisation": [1, 3],
+        "num_draws": 4, "error": 0.02, "floor": 0.01, "weighted_error": 0.01, "ess": 0.5,
+        "log_z": 1.0, "log_z_error": -0.1, "log_z_deviation": 0.1, "positive": 0.5, "seconds": 2.0,
+        "num_density_calls": 3.0, "network_calls": 4.0, "correlation": [1.0, 0.5],
+        "weighted_correlation": [1.0, 0.4], "magnetisation": [1, 3],
         "weighted_magnetisation": [0.5, 0.5],
     }  # fmt: skip
-    return Cell(key=cells.make_key(task), **{"code": cells.code()} | numbers | update)
+    readings = {name: Reading(**numbers | update) for name, _ in task.method.readings}
+    return Cell(
+        key=cells.make_key(task), code=code or cells.code(task), training_seconds=1.0,
+        training_densities=5.0, readings=readings,
+    )  # fmt: skip
 
 
 # -- the plan --------------------------------------------------------------------------------------
 
 
 def test_the_plan_is_the_one_that_was_agreed() -> None:
+    seeds = (0, 1, 2)
     assert [(s.side, s.beta, s.num_calls, s.seeds) for s in FULL.settings] == [
-        (4, 0.28, 24, (0, 1, 2)), (4, 0.4407, 24, (0, 1, 2)), (4, 0.6, 24, (0, 1, 2)),
-        (10, 0.28, 64, (0, 1)), (10, 0.4407, 64, (0, 1)), (10, 0.6, 64, (0, 1)),
+        (4, 0.28, 24, seeds), (4, 0.4407, 24, seeds), (4, 0.6, 24, seeds),
+        (10, 0.28, 64, seeds), (10, 0.4407, 64, seeds), (10, 0.6, 64, seeds),
+        (16, 0.4407, 64, seeds),
     ]  # fmt: skip
-    assert (FULL.num_draws, FULL.num_chain_steps) == (10_000, 10_000)
-    assert FULL.training_seconds == {4: 45, 10: 120}
-    assert [source.title for source in table.sources()] == [
-        "TCSIS, self-normalized", "TCSIS, self-normalized, paper's estimator", "TCSIS, unbiased",
-        "autoregressive", "LEAPS", "LEAPS, corrected", "GWG", "Glauber", "exact",
-    ]  # fmt: skip
-    assert {source.title for source in table.sources()} == plots.LOOKS.keys()
-    assert [(s.side, s.beta, s.seeds) for s in QUICK.settings] == [
-        (4, 0.28, (0,)),
-        (4, 0.4407, (0,)),
+    assert FULL.num_chain_steps == 10_000
+    assert FULL.seconds is not None
+    assert set(FULL.seconds) == {4, 10, 16}
+    titles = [source.title for source in table.sources(METHODS)]
+    assert len(set(titles)) == len(titles) == 20
+    for name in ("LEAPS", "DNFS"):
+        assert f"{name}, continuous-time weights" in titles
+        assert f"{name}, weights of its steps" in titles
+    assert [(s.side, s.beta, s.num_draws, s.seeds) for s in QUICK.settings] == [
+        (4, 0.28, 1_000, (0,)),
+        (4, 0.4407, 1_000, (0,)),
     ]
-    assert QUICK.num_draws == 1_000
 
 
 def test_tasks_have_one_budget_each_and_the_longest_come_first() -> None:
@@ -132,65 +150,96 @@ def test_tasks_have_one_budget_each_and_the_longest_come_first() -> None:
         seconds = [expected_seconds(task) for task in tasks]
         assert seconds == sorted(seconds, reverse=True)
         for task in tasks:
-            budgets = [task.training_seconds is not None, task.training_steps is not None]
-            assert sum(budgets) == task.method.trained
-    assert len(FULL.tasks()) == 8 * (3 * 3 + 3 * 2)
-    assert all(task.training_seconds is None for task in QUICK.tasks())  # or it would not repeat
+            assert sum([task.seconds is not None, task.steps is not None]) == task.method.timed
+    everywhere = [method for method in METHODS if method.sides is None]
+    assert len(FULL.tasks()) == 3 * (7 * len(everywhere) + 3)  # and one at side 4 alone
+    assert all(task.seconds is None for task in QUICK.tasks())  # or it would not repeat
 
 
 def test_settings_of_the_methods() -> None:
-    target = FULL.settings[-1].make_target()
+    setting = next(s for s in FULL.settings if s.side == 10)
     found = {
         task.method.name: cells.make_key(task)["settings"]
         for task in FULL.tasks()
-        if task.setting == FULL.settings[-1]
+        if task.setting == setting
     }
-    for name in ("autoregressive", "self-normalized", "unbiased"):
+    for name in ("autoregressive", "any-time", "self-normalized", "unbiased"):
         assert found[name]["method"]["kind"] == name
-    paper = found["paper"]["method"]
+    paper = found["self-normalized-paper"]["method"]
     assert paper["kind"] == "self-normalized"
     assert paper["estimator"] == {"kind": "shared", "num_samples": 2_000}
     assert paper["objective"] == "score-entropy"
     assert paper["step"] == "euler"
-    assert paper["network"]["kind"] == "lattice"
-    assert found["paper"]["buffer"]["kind"] == "model_and_noise"
-    for name in ("paper", "self-normalized", "unbiased"):  # calls as in the paper
+    assert paper["network"]["kind"] == "dit"
+    assert found["self-normalized-paper"]["buffer"]["kind"] == "model_and_noise"
+    for name in ("self-normalized-paper", "self-normalized", "unbiased"):  # calls as in the paper
         assert found[name]["method"]["num_calls"] == 64
+    assert found["leaps"]["num_calls"] == found["dnfs"]["num_calls"] == 64
+    assert found["any-time"]["calls"] == 50
     assert found["gwg"] == {"kernel": "gwg", "num_steps": 64}
     assert found["glauber"] == {"kernel": "glauber", "num_steps": 10_000}
-    assert target.num_sites == 100
+    unbiased_paper = next(m for m in METHODS if m.name == "unbiased-paper")
+    small = cells.make_key(FULL.task(FULL.settings[0], unbiased_paper, 0))["settings"]
+    assert small["method"]["estimator"]["kind"] == "log_marginal"
+    assert (small["buffer"]["kernel"], small["buffer"]["num_steps"]) == ("gwg", 1_000)
 
 
 # -- the table -------------------------------------------------------------------------------------
 
 
 def test_rows_over_seeds() -> None:
-    setting = Setting(4, 0.28, 24, (0, 1))
+    setting = Setting(4, 0.28, 24, 4, (0, 1))
     plan = replace(TINY, settings=(setting,))
-    leaps = next(method for method in plan.methods if method.name == "leaps")
     made = {}
     for seed, error, miss in ((0, 0.01, 0.1), (1, 0.03, -0.2)):
-        task = plan.task(setting, leaps, seed)
+        task = plan.task(setting, LEAPS, seed)
         made[task] = fabricate(task, error=error, weighted_error=error / 2, log_z_error=miss)
-    plain, corrected = table.make_rows(plan, made)
-    assert (plain.method, corrected.method) == ("LEAPS", "LEAPS, corrected")
-    assert plain.error == pytest.approx(0.02)
-    assert plain.spread == pytest.approx(0.02 / 2**0.5)
-    assert plain.ratio == pytest.approx(2)
-    assert plain.log_z_error == -0.2
-    assert corrected.error == plain.weighted_error == pytest.approx(0.01)
-    assert corrected.ratio == pytest.approx(1)
-    text = table.as_markdown([plain, corrected])
-    assert "| 4×4, β = 0.28 | LEAPS | 2 | 0.0200 ± 0.0141 | 2 | 0.0100 |" in text
+    plan = replace(plan, methods=(LEAPS,))
+    first, second = table.make_rows(plan, made)
+    assert first.method == "LEAPS, continuous-time weights"
+    assert second.method == "LEAPS, weights of its steps"
+    assert first.error == pytest.approx(0.02)
+    assert first.spread == pytest.approx(0.02 / 2**0.5)
+    assert first.ratio == pytest.approx(2)
+    assert first.log_z_error == -0.2
+    assert first.weighted_ratio == pytest.approx(1)
+    assert first.density_calls == 8  # of training and drawing
+    text = table.as_markdown([first, second])
+    assert "| LEAPS, weights of its steps | 2 | 4 | 0.0200 ± 0.0141 | 2 | 1 |" in text
     assert len({line.count("|") for line in text.splitlines()}) == 1
 
 
 def test_numbers_that_are_missing_are_dashes() -> None:
     task = TINY.tasks()[0]
     cell = fabricate(task, weighted_error=None, ess=None, log_z_error=None)
-    row = table.make_rows(TINY, {task: cell})[0]
+    row = table.make_rows(replace(TINY, methods=(task.method,)), {task: cell})[0]
     assert row.spread is None
     assert table.entries(row).count("–") == 3
+
+
+# -- code ------------------------------------------------------------------------------------------
+
+
+def test_code_that_counts() -> None:
+    van = {
+        path.relative_to(sources.ROOT).as_posix() for path in sources.reached(("tcsis.peers.van",))
+    }
+    assert {
+        "peers/van/model.py",
+        "peers/training.py",
+        "targets/base.py",
+        "peers/__init__.py",
+    } <= van
+    assert not any(name.startswith(("peers/dnfs", "app/", "judging/", "formats/")) for name in van)
+    assert sources.digest(("tcsis.peers.van",)) != sources.digest(("tcsis.peers.mdns",))
+
+
+def test_words_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text('"""One."""\ndef f(x):\n    """Two."""\n    return x\n')
+    (tmp_path / "b.py").write_text("def f(x):\n    # three\n    return x\n")
+    (tmp_path / "c.py").write_text("def f(x):\n    return -x\n")
+    a, b, c = (ast.dump(sources.parse(tmp_path / name)) for name in ("a.py", "b.py", "c.py"))
+    assert a == b != c
 
 
 # -- running, stopping, going on -------------------------------------------------------------------
@@ -204,21 +253,24 @@ def test_every_method_goes_through_the_command(
     monkeypatch.setattr(unbiased, "NUM_FITTED", 256)
     assert run(monkeypatch, TINY, tmp_path, "--json", num_workers=2) == 0
     printed = capfd.readouterr()
-    assert len(json.loads(printed.out)["rows"]) == len(table.sources())
+    assert len(json.loads(printed.out)["rows"]) == len(table.sources(METHODS))
     assert f"{len(TINY.tasks())} of {len(TINY.tasks())} cells to run" in printed.err
     assert {path.name for path in tmp_path.iterdir()} == WRITTEN
-    assert len(cell_files(tmp_path)) == len(TINY.tasks()) == 8
-    assert len(rows(tmp_path)) == 9
+    assert len(cell_files(tmp_path)) == len(TINY.tasks()) == 18
+    assert len(rows(tmp_path)) == 20
     page = (tmp_path / "index.md").read_text()
     assert f"tcsis paper --quick --out {tmp_path} --workers 2" in page
     for task in TINY.tasks():
         cell = cells.read(cells.locate(tmp_path, task))
         assert cell is not None
-        assert sum(cell.magnetisation) == TINY.num_draws
-        assert (cell.ess is not None) == task.method.trained
-        assert (cell.training_seconds > 0) == task.method.trained
-        if cell.weighted_magnetisation is not None:
-            assert sum(cell.weighted_magnetisation) == pytest.approx(1)
+        learned = task.method.group != "without a network"
+        assert (cell.training_seconds > 0) == learned
+        assert len(cell.readings) == len(task.method.readings)
+        for reading in cell.readings.values():
+            assert sum(reading.magnetisation) == reading.num_draws <= task.num_draws
+            assert (reading.ess is not None) == (learned or task.method.name == "learning-free")
+            if reading.weighted_magnetisation is not None:
+                assert sum(reading.weighted_magnetisation) == pytest.approx(1)
     stamps = {path: path.stat().st_mtime_ns for path in cell_files(tmp_path)}
     before = rows(tmp_path)
     assert run(monkeypatch, TINY, tmp_path, "--quiet") == 0  # nothing is left to do
@@ -249,7 +301,7 @@ def test_stopped_and_resumed_gives_the_same_table(
 def test_a_damaged_cell_is_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    plan = replace(CHEAP, methods=tuple(m for m in CHEAP.methods if not m.trained))
+    plan = replace(CHEAP, methods=tuple(m for m in CHEAP.methods if not m.timed))
     assert run(monkeypatch, plan, tmp_path, "--quiet") == 0
     before = rows(tmp_path)
     first, *others = cell_files(tmp_path)
@@ -266,13 +318,13 @@ def test_a_damaged_cell_is_run_again(
 def test_a_failing_cell_does_not_lose_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    methods = (Method("glauber", "Glauber"), CHEAP.methods[-1])
+    methods = (GLAUBER, CHEAP.methods[-1])
     failing = replace(CHEAP, methods=methods, num_chain_steps=0)
     assert run(monkeypatch, failing, tmp_path, "--json") == 1
     printed = capfd.readouterr()
     assert len(json.loads(printed.out)["failures"]) == 2
     assert "Traceback" not in printed.err
-    assert "error: Glauber, 3×3, β = 0.3, seed 0: num_steps is 0" in printed.err
+    assert "error: Glauber, 10,000 steps, 3×3, β = 0.3, seed 0: num_steps is 0" in printed.err
     assert [row["method"] for row in rows(tmp_path)] == ["exact"]
     assert "num_steps is 0" in (tmp_path / "index.md").read_text()
     assert len(cell_files(tmp_path)) == 2

@@ -29,35 +29,38 @@ def digest(modules: tuple[str, ...]) -> str:
 
 
 def reached(modules: tuple[str, ...]) -> set[Path]:
-    """The files of the modules, of their packages, and of all that these import, at any depth."""
+    """The files of the modules and of all that they import, at any depth."""
     found: set[Path] = set()
-    waiting = [path for name in modules for path in files_of(name)]
+    waiting = [path for name in modules if (path := file_of(name)) is not None]
     while waiting:
         path = waiting.pop()
         if path not in found:
             found.add(path)
-            waiting += [file for name in imported(parse(path)) for file in files_of(name)]
+            waiting += imported(parse(path))
     return found
 
 
-def files_of(module: str) -> Iterator[Path]:
-    """The file of a module below ``tcsis`` and those of the packages around it.  The package itself
-    imports everything and decides nothing."""
+def file_of(module: str) -> Path | None:
+    """The file of a module or package below ``tcsis``.  That of ``tcsis`` itself imports everything
+    and decides nothing."""
     first, *parts = module.split(".")
     if first != "tcsis" or not parts or parts[0] in NO_PART_IN_DRAWS:
-        return
-    for depth in range(1, len(parts) + 1):
-        place = ROOT.joinpath(*parts[:depth])
-        yield from (p for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file())
+        return None
+    place = ROOT.joinpath(*parts)
+    return next((p for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file()), None)
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
-    """Every module that an import may name; ``from a import b`` names a and perhaps a.b."""
+def imported(tree: ast.Module) -> Iterator[Path]:
+    """The files that imports name: ``from a import b`` names a.b if that is a module, else a."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            named: list[tuple[str, ...]] = [(alias.name,) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            named = [(f"{node.module}.{alias.name}", node.module) for alias in node.names]
+        else:
+            continue
+        for names in named:
+            yield from [path for name in names if (path := file_of(name)) is not None][:1]
 
 
 @cache
