@@ -84,8 +84,9 @@ def compare(
 ) -> Comparison:
     """Run ``methods`` on ``target`` at equal cost; see the head of this module.
 
-    A method is "autoregressive", "any-time", "self-normalized", "unbiased", "leaps", "mdns",
-    "van", "learning-free", "population-annealing", "exact", the name of a kernel of ``tcsis.mcmc``,
+    A method is "autoregressive", "any-time", "self-normalized", "unbiased", "leaps", "dnfs",
+    "mdns", "sdds", "van", "learning-free", "population-annealing", "exact", the name of a kernel of
+    ``tcsis.mcmc``,
     any sampler (a trained model, one of ``tcsis.peers``, ``tcsis.learning_free``,
     ``tcsis.exact.sampler``, ``tcsis.mcmc.ChainSampler``), or a pair of a name and a sampler or
     ready draws.
