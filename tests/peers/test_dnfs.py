@@ -164,14 +164,16 @@ def test_the_replay_keeps_paths_at_common_times(awake: Callable[..., nn.Module])
     target = SMALL["ising"]
     model = random_rates(target, awake)
     replay = Replay(model, target, QUICK, torch.Generator().manual_seed(0))
-    assert replay.x.shape == (2, 12, 32, 4)
+    assert replay.x.shape == (1, 12, 32, 4)  # and grows
     assert ((replay.t > 0) & (replay.t < 1)).all()
     x, t = replay.choose()
     assert (x.shape, t.shape) == ((4, 32, 4), (4,))
-    before = replay.x.clone()
     replay.renew(model)
-    assert torch.equal(before[1], replay.x[1])
-    assert not torch.equal(before[0], replay.x[0])
+    first, second = replay.x
+    replay.renew(model)
+    assert replay.x.shape == (2, 12, 32, 4)
+    assert torch.equal(replay.x[0], second)  # the oldest is gone
+    assert not torch.equal(replay.x[1], first)
 
 
 # -- weights ---------------------------------------------------------------------------------------

@@ -19,20 +19,25 @@ from tcsis.targets.base import Target
 
 
 class Replay:
-    """Sets of paths: states x (sets, times, paths, d) at times t (sets, times)."""
+    """Sets of paths: states x (sets, times, paths, d) at times t (sets, times).
+
+    It starts with one set, for the first rates are soon others, and grows to ``num_kept``.
+    """
 
     def __init__(
         self, rates: Rates, target: Target, config: DnfsConfig, generator: torch.Generator
     ) -> None:
         self.target, self.config, self.generator = target, config, generator
         refuse_forbidden_noise(target, noise(target, config.num_paths, generator))
-        sets = [self.draw(rates) for _ in range(config.num_kept)]
-        self.x, self.t = (torch.stack(part) for part in zip(*sets, strict=True))
-        self.oldest = 0
+        x, t = self.draw(rates)
+        self.x, self.t = x[None], t[None]
 
     def renew(self, rates: Rates) -> None:
-        self.x[self.oldest], self.t[self.oldest] = self.draw(rates)
-        self.oldest = (self.oldest + 1) % len(self.x)
+        """A new set, in place of the oldest where there are ``num_kept``."""
+        x, t = self.draw(rates)
+        younger = max(0, len(self.x) - self.config.num_kept + 1)
+        self.x = torch.cat([self.x[younger:], x[None]])
+        self.t = torch.cat([self.t[younger:], t[None]])
 
     @torch.no_grad()
     def draw(self, rates: Rates) -> tuple[Tensor, Tensor]:
