@@ -143,7 +143,8 @@ def qubo_energies(qubo: np.ndarray, x: torch.Tensor) -> np.ndarray:
 def test_qubos_of_every_form(qubo: np.ndarray) -> None:
     d = len(qubo)
     pairs = {(i, j): qubo[i, j] for i in range(d) for j in range(d)}
-    forms = [qubo, scipy.sparse.csr_array(qubo), scipy.sparse.coo_matrix(qubo), pairs]
+    sparse = [scipy.sparse.csr_array(qubo), scipy.sparse.coo_matrix(qubo)]
+    forms = [qubo, *sparse, scipy.sparse.dok_array(qubo), scipy.sparse.dia_array(qubo), pairs]
     x = random_states(formats.from_qubo(qubo))
     for form in forms:
         target = formats.from_qubo(form, beta=2.0, offset=0.25)
