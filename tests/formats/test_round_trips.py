@@ -1,5 +1,6 @@
 """There and back: equal energies on random states to 1e-9, whatever the model."""
 
+import math
 from pathlib import Path
 
 import dimod
@@ -283,3 +284,10 @@ def test_an_offset_beside_which_nothing_is_left_is_refused() -> None:
     bqm = dimod.BinaryQuadraticModel({0: 0.5}, {(0, 1): 0.7}, 1e16, "SPIN")
     with pytest.raises(ValueError, match=r"offset comes to -1e\+16 in log p̄: expected at most"):
         formats.from_bqm(bqm)
+
+
+@pytest.mark.parametrize("wrong", [math.inf, -math.inf, math.nan])
+def test_biases_that_are_no_numbers_are_refused(wrong: float) -> None:
+    for qubo in (np.array([[0.0, wrong], [0.0, 1.0]]), {("a", "a"): wrong}):
+        with pytest.raises(ValueError, match=f"a bias is {wrong:g}: expected a number"):
+            formats.from_qubo(qubo)

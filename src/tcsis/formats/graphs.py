@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def independent_set(graph: Any, *, fugacity: float = 1.0, weight: str = "weight"
     """Sets of nodes of which no two are neighbours, each with the probability λ^size; where nodes
     have weights, λ^(their sum)."""
     edges = read_graph(graph, weight)
-    if not isinstance(fugacity, int | float) or not math.isfinite(fugacity) or fugacity <= 0:
+    if not isinstance(fugacity, Real) or not math.isfinite(fugacity) or fugacity <= 0:
         raise ValueError(f"fugacity is {fugacity!r}: expected a number above 0")
     apart = np.array([[0.0, 0.0], [0.0, -np.inf]])
     own = math.log(fugacity) * edges.site_weights
