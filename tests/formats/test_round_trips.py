@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import dimod
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse
@@ -291,3 +292,17 @@ def test_biases_that_are_no_numbers_are_refused(wrong: float) -> None:
     for qubo in (np.array([[0.0, wrong], [0.0, 1.0]]), {("a", "a"): wrong}):
         with pytest.raises(ValueError, match=f"a bias is {wrong:g}: expected a number"):
             formats.from_qubo(qubo)
+
+
+def test_couplings_of_zero_do_not_make_a_graph_dense() -> None:
+    """A path of forty sites, with all other pairs told to be nothing."""
+    pairs = {(i, j): 0.5 if j == i + 1 else 0.0 for i in range(40) for j in range(i, 40)}
+    expected = exact.solve(formats.from_qubo({p: q for p, q in pairs.items() if q})).log_z
+    bqm = dimod.BinaryQuadraticModel.from_qubo(pairs)
+    for target in (formats.from_qubo(pairs), formats.from_bqm(bqm)):
+        assert len(target.edges) == 39
+        assert exact.solve(target).log_z == pytest.approx(expected, abs=1e-12)
+    graph = networkx.complete_graph(40)
+    networkx.set_edge_attributes(graph, 0.0, "weight")
+    for target in (formats.ising(graph), formats.max_cut(graph)):
+        assert exact.solve(target).log_z == pytest.approx(40 * math.log(2), abs=1e-12)

@@ -93,12 +93,16 @@ def ising(graph: Any, *, beta: float = 1.0, weight: str = "weight") -> Pairwise:
 
 
 def max_cut(graph: Any, *, beta: float = 1.0, weight: str = "weight") -> Pairwise:
-    """Two sides, with β times the weight of the edges between them as log density."""
+    """Two sides, with β times the weight of the edges between them as log density; edges of weight
+    zero are left out."""
     edges = read_graph(graph, weight)
     between = check_beta(beta) * np.array([[0.0, 1.0], [1.0, 0.0]])
-    tables = edges.weights[:, None, None] * between
+    weighty = edges.weights != 0
+    tables = edges.weights[weighty, None, None] * between
     fields = np.zeros((edges.num_sites, 2))
-    target = Pairwise(edges.pairs, tables, fields, dtype=precision(beta * abs(edges.weights).sum()))
+    target = Pairwise(
+        edges.pairs[weighty], tables, fields, dtype=precision(beta * abs(edges.weights).sum())
+    )
     return target.named(edges.names)
 
 
