@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tcsis
-from tcsis.draws.files import load_draws
+from tcsis.draws.files import HEAP, OBJECT, load_draws
 from tcsis.targets import Ising
 from tcsis.targets.factors import Factors
 
@@ -71,6 +71,17 @@ def test_a_file_of_arviz(tmp_path: Path) -> None:
     tree = arviz_base.from_dict({"posterior": {"spins": SPINS.reshape(3, 20, 9)}})
     tree.to_netcdf(tmp_path / "chains.nc", engine="h5netcdf")
     assert torch.equal(load_draws(tmp_path / "chains.nc", TARGET).x, CHAINS.x)
+
+
+def test_a_heap_that_hdf5_would_never_leave_is_refused(tmp_path: Path) -> None:
+    tree = arviz_base.from_dict({"posterior": {"spins": SPINS.reshape(3, 20, 9)}})
+    tree.to_netcdf(tmp_path / "chains.nc", engine="h5netcdf")
+    content = bytearray((tmp_path / "chains.nc").read_bytes())
+    first = content.index(HEAP) + 2 * len(HEAP)
+    content[first + OBJECT.size - 8 + 1] = 1  # its size, plus 256: what follows is zeros
+    (tmp_path / "chains.nc").write_bytes(content)
+    with pytest.raises(ValueError, match="a heap has free space of no size"):
+        load_draws(tmp_path / "chains.nc", TARGET)
 
 
 @pytest.mark.parametrize(

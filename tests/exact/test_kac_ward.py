@@ -120,6 +120,15 @@ def test_colder_than_double_doubles_is_refused():
         kac_ward.solve(kac_ward.read(SpinGlass((12, 9), 25.0, seed=1, boundary="open")))
 
 
+@pytest.mark.parametrize("beta", [400.0, 1e6])
+def test_couplings_whose_exponentials_overflow(beta):
+    """A ferromagnet is never too cold: two states, and all bonds satisfied."""
+    target = Ising((5, 4), beta, boundary="open")
+    result = kac_ward.solve(kac_ward.read(target))
+    assert result.log_z == pytest.approx(len(target.edges) * beta + math.log(2), rel=1e-12)
+    assert np.all(result.correlations == 1)
+
+
 def test_a_large_open_lattice_is_nearly_a_torus():
     """Free energies a site differ by the open edge alone, of which a site has 2/L bonds less."""
     side, beta = 48, 0.35

@@ -247,3 +247,26 @@ def test_fields_and_evidence_are_left_to_others() -> None:
         assert not exact.solvable(target)
         with pytest.raises(ValueError, match="too large"):
             exact.solve(target)
+
+
+def test_elimination_has_what_is_too_cold_for_kac_ward(monkeypatch):
+    glass = SpinGlass((15, 15), 25.0, seed=1, boundary="open")
+    with pytest.raises(exact.TooColdError):
+        exact.solve(glass, max_bytes=2**20)
+    with pytest.raises(exact.TooColdError):
+        exact.draw(glass, 3, max_bytes=2**20)
+    monkeypatch.setattr(exact.elimination, "QUICK_WORK", 0)
+    found = exact.solve(glass)
+    assert found.method == "elimination"
+    x = exact.draw(glass, 20).x.long()
+    ground = exact.most_probable(glass)[1]
+    # the next energy is 4β = 100 above
+    assert torch.all(glass.to(dtype=torch.float64).log_density(x) == ground)
+    assert found.mean_energy == pytest.approx(-ground)
+
+
+def test_little_memory_leaves_kac_ward():
+    glass = SpinGlass((15, 15), 0.5, seed=1, boundary="open")
+    found = exact.solve(glass, max_bytes=2**20)
+    assert found.method == "kac-ward"
+    assert found.log_z == pytest.approx(exact.solve(glass).log_z, abs=1e-9)

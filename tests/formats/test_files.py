@@ -59,6 +59,8 @@ def test_independent_sets_of_a_pentagon(tmp_path: Path) -> None:
     target = read(tmp_path, "b.dimacs", weighted, **settings)
     assert exact.solve(target).log_z == pytest.approx(np.log(1 + 8 + 8 + 2 * 16 + 3 * 4), abs=1e-12)
     assert target.value_names[0] == ("out", "in")
+    pentagon = formats.independent_set(networkx.cycle_graph(5), fugacity=np.float32(2.0))
+    assert exact.solve(pentagon).log_z == pytest.approx(np.log(31), abs=1e-12)
 
 
 def test_colourings_of_a_pentagon(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """There and back: equal energies on random states to 1e-9, whatever the model."""
 
+import math
 from pathlib import Path
 
 import dimod
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse
@@ -143,7 +145,8 @@ def qubo_energies(qubo: np.ndarray, x: torch.Tensor) -> np.ndarray:
 def test_qubos_of_every_form(qubo: np.ndarray) -> None:
     d = len(qubo)
     pairs = {(i, j): qubo[i, j] for i in range(d) for j in range(d)}
-    forms = [qubo, scipy.sparse.csr_array(qubo), scipy.sparse.coo_matrix(qubo), pairs]
+    sparse = [scipy.sparse.csr_array(qubo), scipy.sparse.coo_matrix(qubo)]
+    forms = [qubo, *sparse, scipy.sparse.dok_array(qubo), scipy.sparse.dia_array(qubo), pairs]
     x = random_states(formats.from_qubo(qubo))
     for form in forms:
         target = formats.from_qubo(form, beta=2.0, offset=0.25)
@@ -282,3 +285,24 @@ def test_an_offset_beside_which_nothing_is_left_is_refused() -> None:
     bqm = dimod.BinaryQuadraticModel({0: 0.5}, {(0, 1): 0.7}, 1e16, "SPIN")
     with pytest.raises(ValueError, match=r"offset comes to -1e\+16 in log p̄: expected at most"):
         formats.from_bqm(bqm)
+
+
+@pytest.mark.parametrize("wrong", [math.inf, -math.inf, math.nan])
+def test_biases_that_are_no_numbers_are_refused(wrong: float) -> None:
+    for qubo in (np.array([[0.0, wrong], [0.0, 1.0]]), {("a", "a"): wrong}):
+        with pytest.raises(ValueError, match=f"a bias is {wrong:g}: expected a number"):
+            formats.from_qubo(qubo)
+
+
+def test_couplings_of_zero_do_not_make_a_graph_dense() -> None:
+    """A path of forty sites, with all other pairs told to be nothing."""
+    pairs = {(i, j): 0.5 if j == i + 1 else 0.0 for i in range(40) for j in range(i, 40)}
+    expected = exact.solve(formats.from_qubo({p: q for p, q in pairs.items() if q})).log_z
+    bqm = dimod.BinaryQuadraticModel.from_qubo(pairs)
+    for target in (formats.from_qubo(pairs), formats.from_bqm(bqm)):
+        assert len(target.edges) == 39
+        assert exact.solve(target).log_z == pytest.approx(expected, abs=1e-12)
+    graph = networkx.complete_graph(40)
+    networkx.set_edge_attributes(graph, 0.0, "weight")
+    for target in (formats.ising(graph), formats.max_cut(graph)):
+        assert exact.solve(target).log_z == pytest.approx(40 * math.log(2), abs=1e-12)

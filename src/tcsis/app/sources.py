@@ -29,7 +29,7 @@ from tcsis.basics.checks import check_integer
 from tcsis.basics.memory import check_fits
 from tcsis.formats.files import FORMATS, find_format
 from tcsis.targets.base import Target
-from tcsis.targets.callable import from_callable
+from tcsis.targets.callable import evaluating, from_callable
 from tcsis.targets.known import parse_known
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.spec import (
@@ -203,16 +203,19 @@ def import_module(name: str) -> ModuleType:
 
 
 def guarded(function: Callable[[Tensor], Tensor], name: str) -> Callable[[Tensor], Tensor]:
-    """The function, with a sentence on what it was given where it raises."""
+    """The function, or a module in evaluation mode, with a sentence on what it was given where it
+    raises."""
 
     @functools.wraps(function)
     def call(x: Tensor) -> Tensor:
         try:
-            return function(x)
+            with evaluating(function):
+                return function(x)
         except Exception as error:
             raise ValueError(
                 f"{name} raised {type(error).__name__} ({error}) on tokens of shape "
                 f"{tuple(x.shape)}: expected (n,) values of log density"
             ) from error
 
+    call.__name__ = name.rpartition(":")[2]
     return call

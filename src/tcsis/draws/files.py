@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import mmap
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from tcsis.targets.base import Target
 
 TABLES, NETCDF = (".csv", ".tsv", ".txt", ".dat"), (".nc", ".netcdf", ".h5", ".hdf5")
 DELIMITERS = (",", ";", "\t")
+HEAP, OBJECT = b"GCOL\x01\0\0\0", struct.Struct("<HHIQ")
+"""How a heap of HDF5 begins, before its size; and an object in it: number, count, gap, size."""
 
 
 def load_draws(path: str | Path, target: Target) -> Draws:
@@ -149,6 +153,7 @@ def archived(path: Path) -> dict[str, np.ndarray]:
 
 def read_netcdf(path: Path, target: Target) -> Draws:
     try:
+        check_heaps(path)
         with h5py.File(path, "r") as file:
             ours = str(file.attrs.get("format", "")).startswith("tcsis-draws")  # of any version
     except Exception as error:  # whatever the parts of a library raise on damage
@@ -162,6 +167,24 @@ def read_netcdf(path: Path, target: Target) -> Draws:
     except Exception as error:  # whatever the parts of a library raise on damage
         raise unreadable(path, error, "draws that tcsis or ArviZ wrote") from None
     return as_draws(tree, target)
+
+
+def check_heaps(path: Path) -> None:
+    """Refuse what HDF5 would never come back from: free space of no size, as zeros are, among the
+    strings in one of its heaps."""
+    if not path.stat().st_size:
+        return  # which HDF5 refuses, and nothing can be mapped of
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        heap = content.find(HEAP)
+        while heap >= 0:
+            at = heap + 2 * len(HEAP)
+            end = heap + int.from_bytes(content[heap + len(HEAP) : at], "little")
+            while at + OBJECT.size <= min(end, len(content)):
+                number, _, _, size = OBJECT.unpack_from(content, at)
+                if not number and not size:
+                    raise ValueError(f"a heap has free space of no size at byte {at}")
+                at += size if not number else OBJECT.size + (size + 7) // 8 * 8
+            heap = content.find(HEAP, heap + 1)
 
 
 def read_json(path: Path, target: Target) -> Draws:

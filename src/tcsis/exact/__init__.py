@@ -182,7 +182,7 @@ def solve(target: Target, *, max_bytes: int = MAX_BYTES) -> Exact:
             target, "transfer matrix", result.log_z, result.mean_energy,
             result.site_marginals, result.correlation,
         )  # fmt: skip
-    if elimination.quick(target):
+    if elimination.quick(target, max_bytes):
         return by_elimination(target, max_bytes)
     if kaufman.applies(target):
         assert isinstance(target, Ising) and target.lattice is not None
@@ -193,7 +193,7 @@ def solve(target: Target, *, max_bytes: int = MAX_BYTES) -> Exact:
             site_marginals=kac_ward.site_marginals(target.num_sites),
             correlation=torus_correlation(target),
         )  # fmt: skip
-    if (found := without_field(target)) is not None:
+    if (found := without_field(target, max_bytes)) is not None:
         return Exact(
             target, "kac-ward", found.log_z, found.mean_energy,
             site_marginals=kac_ward.site_marginals(target.num_sites),
@@ -213,12 +213,33 @@ def torus_correlation(target: Ising) -> Tensor | None:
     return torus.correlation(target)
 
 
-def without_field(target: Target) -> kac_ward.KacWardResult | None:
-    """The answers for spins without field in the plane or on a torus; None for other targets."""
-    if (planar := kac_ward.read(target)) is not None:
-        return kac_ward.solve(planar)
-    if (periodic := torus.read(target)) is not None:
-        return torus.solve_torus(periodic)
+def without_field(target: Target, max_bytes: int) -> kac_ward.KacWardResult | None:
+    """The answers for spins without field in the plane or on a torus; None for other targets, and
+    for those that are too cold where elimination has them."""
+    try:
+        if (planar := kac_ward.read(target)) is not None:
+            return kac_ward.solve(planar)
+        if (periodic := torus.read(target)) is not None:
+            return torus.solve_torus(periodic)
+    except TooColdError:
+        if not elimination.applies(target, max_bytes):
+            raise
+    return None
+
+
+def draw_in_plane(
+    target: Target, n: int, generator: torch.Generator, max_bytes: int
+) -> tuple[Tensor, float] | None:
+    """Draws (n, d) of spins without field in the plane, and log Z; None for other targets, and for
+    those that are too cold where elimination has them."""
+    if (planar := kac_ward.read(target)) is None:
+        return None
+    try:
+        log_z = kac_ward.solve(planar).log_z
+        return planar_draws.draw(planar, log_z, n, generator), log_z
+    except TooColdError:
+        if not elimination.applies(target, max_bytes):
+            raise
     return None
 
 
@@ -253,9 +274,10 @@ def draw(target: Target, n: int, seed: int = 0, *, max_bytes: int = MAX_BYTES) -
         x, log_z = table.draw(n, generator), table.log_z
     elif transfer.applies(target):
         x, log_z = transfer.draw(target, n, generator), transfer.log_z(target)
-    elif not elimination.quick(target) and (planar := kac_ward.read(target)) is not None:
-        log_z = kac_ward.solve(planar).log_z
-        x = planar_draws.draw(planar, log_z, n, generator)
+    elif not elimination.quick(target, max_bytes) and (
+        found := draw_in_plane(target, n, generator, max_bytes)
+    ):
+        x, log_z = found
     elif coupled(target) and (ferromagnet := perfect.read(target)) is not None:
         x = perfect.draw(ferromagnet, n, generator)
         log_z = solve(target).log_z if affordable(target) else None

@@ -93,9 +93,9 @@ def applies(target: Target, max_bytes: int = MAX_BYTES) -> bool:
     return obstacle(target, max_bytes) is None
 
 
-def quick(target: Target) -> bool:
+def quick(target: Target, max_bytes: int = MAX_BYTES) -> bool:
     """Whether that takes seconds."""
-    plan = plan_or_obstacle(target, MAX_BYTES)
+    plan = plan_or_obstacle(target, max_bytes)
     return isinstance(plan, Plan) and plan.work <= QUICK_WORK
 
 

@@ -155,7 +155,7 @@ def solve_in(model: Planar, numbers: Numbers) -> KacWardResult:
     inverse = invert(pattern, value, value_low, numbers)
     sums, _ = add_up(n, row, turn, inverse.value[n:], inverse.value_low[n:])
     slope = -sums.reshape(-1, 2).mean(1)
-    flat = 1 / np.cosh(beta) ** 2  # 1 - t²
+    flat = (2 * np.exp(-size) / (1 + np.exp(-2 * size))) ** 2  # 1 - t², 1/cosh²β
     correlations = t + flat * slope
     return KacWardResult(
         log_z=scale + inverse.log_det / 2 + model.constant,
@@ -180,7 +180,8 @@ def transitions(graph: Embedding) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def tanh(beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """tanh β as the sum of two doubles: sign(β)·(1 - 2/(exp(2|β|) + 1))."""
-    below = 2 / (np.expm1(2 * np.abs(beta)) + 2)
+    faint = np.exp(-2 * np.abs(beta))  # which, unlike its inverse, does not overflow
+    below = 2 * faint / (1 + faint)
     high = 1 - below
     low = (1 - high) - below
     small = np.abs(beta) < 0.25  # there one double is as good, for nothing cancels

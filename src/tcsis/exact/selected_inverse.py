@@ -71,6 +71,7 @@ def find_pattern(n: int, row: np.ndarray, column: np.ndarray, value: np.ndarray)
     )  # fmt: skip
 
 
+@np.errstate(divide="ignore", invalid="ignore")  # a zero pivot makes the sensitivity NaN
 def invert(pattern: Pattern, value: np.ndarray, value_low: np.ndarray, numbers: Numbers) -> Inverse:
     """log|det B| and B⁻¹ on the pattern of B, whose entries are value + value_low."""
     shape = 3, max(pattern.n, len(pattern.index))  # diagonal, L, U

@@ -62,11 +62,11 @@ def to_bqm(target: Pairwise, *, beta: float = 1.0) -> Any:
 def from_qubo(qubo: Any, *, beta: float = 1.0, offset: float = 0.0) -> Pairwise:
     """Energy Σ_ij Q_ij x_i x_j + offset of x in {0,1}^d: a square array, a ``scipy.sparse`` matrix,
     or a dictionary {(i, j): q}.  Q_ij and Q_ji add up, and Q_ii is the field of site i."""
-    if isinstance(qubo, Mapping):
-        return from_pairs(qubo, beta, offset)
-    if hasattr(qubo, "tocoo"):
+    if hasattr(qubo, "tocoo"):  # of scipy.sparse, of which one kind is a dictionary too
         matrix = qubo.tocoo()
         shape, row, column, values = matrix.shape, matrix.row, matrix.col, matrix.data
+    elif isinstance(qubo, Mapping):
+        return from_pairs(qubo, beta, offset)
     else:
         try:
             dense = np.asarray(qubo)

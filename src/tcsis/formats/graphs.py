@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +93,16 @@ def ising(graph: Any, *, beta: float = 1.0, weight: str = "weight") -> Pairwise:
 
 
 def max_cut(graph: Any, *, beta: float = 1.0, weight: str = "weight") -> Pairwise:
-    """Two sides, with β times the weight of the edges between them as log density."""
+    """Two sides, with β times the weight of the edges between them as log density; edges of weight
+    zero are left out."""
     edges = read_graph(graph, weight)
     between = check_beta(beta) * np.array([[0.0, 1.0], [1.0, 0.0]])
-    tables = edges.weights[:, None, None] * between
+    weighty = edges.weights != 0
+    tables = edges.weights[weighty, None, None] * between
     fields = np.zeros((edges.num_sites, 2))
-    target = Pairwise(edges.pairs, tables, fields, dtype=precision(beta * abs(edges.weights).sum()))
+    target = Pairwise(
+        edges.pairs[weighty], tables, fields, dtype=precision(beta * abs(edges.weights).sum())
+    )
     return target.named(edges.names)
 
 
@@ -105,7 +110,7 @@ def independent_set(graph: Any, *, fugacity: float = 1.0, weight: str = "weight"
     """Sets of nodes of which no two are neighbours, each with the probability λ^size; where nodes
     have weights, λ^(their sum)."""
     edges = read_graph(graph, weight)
-    if not isinstance(fugacity, int | float) or not math.isfinite(fugacity) or fugacity <= 0:
+    if not isinstance(fugacity, Real) or not math.isfinite(fugacity) or fugacity <= 0:
         raise ValueError(f"fugacity is {fugacity!r}: expected a number above 0")
     apart = np.array([[0.0, 0.0], [0.0, -np.inf]])
     own = math.log(fugacity) * edges.site_weights

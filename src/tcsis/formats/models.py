@@ -30,11 +30,17 @@ def quadratic(
     edges: Any, couplings: Any, fields: Any, offset: float, values: tuple[str, str], beta: float
 ) -> Pairwise:
     """log p̄(x) = -β·(Σ_e q_e z_i z_j + Σ_i a_i z_i + offset), with z the numbers that the
-    ``values`` are called: ±1 or 0 and 1.  ``edges`` (m, 2), q (m,), a (d,)."""
+    ``values`` are called: ±1 or 0 and 1.  ``edges`` (m, 2), q (m,), a (d,).  Couplings of zero are
+    left out, for a graph that is full of them looks dense to whatever goes by its edges."""
     beta, z = check_beta(beta), np.array([float(value) for value in values])
-    tables = -beta * np.asarray(couplings, float)[:, None, None] * np.multiply.outer(z, z)
-    own = -beta * np.multiply.outer(np.asarray(fields, float), z)
-    edges = np.asarray(edges, np.int64).reshape(-1, 2)
+    couplings, fields = np.asarray(couplings, float), np.asarray(fields, float)
+    for biases in (couplings, fields):
+        if not np.isfinite(biases).all():
+            raise ValueError(f"a bias is {biases[~np.isfinite(biases)][0]:g}: expected a number")
+    coupled = couplings != 0
+    tables = -beta * couplings[coupled, None, None] * np.multiply.outer(z, z)
+    own = -beta * np.multiply.outer(fields, z)
+    edges = np.asarray(edges, np.int64).reshape(-1, 2)[coupled]
     constant = -beta * float(offset)
     size = abs(tables).max((1, 2), initial=0.0).sum() + abs(own).max(1, initial=0.0).sum()
     dtype = precision(float(size), constant)

@@ -516,6 +516,19 @@ def test_own_density_from_a_module(
     assert json.loads(data.out)["correlation"] is not None
 
 
+def test_own_energy_with_dropout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tcsis_cli: Callable
+) -> None:
+    (tmp_path / "energy.py").write_text(
+        "from torch import nn\n"
+        "energy = nn.Sequential(nn.Embedding(2, 3), nn.Dropout(), nn.Flatten(), nn.Linear(12, 1))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    outcome = tcsis_cli("exact", "energy.py:energy", "--num-sites", "4", "--num-values", "2")
+    assert outcome.code == 0
+    assert "from_callable(energy," in outcome.out
+
+
 # -- printing and interrupts -----------------------------------------------------------------------
 
 
