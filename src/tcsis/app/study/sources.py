@@ -1,7 +1,7 @@
 """A digest of the code that a result depends on: some modules and all that they import.
 
 Comments, docstrings and layout do not count, nor does code that none of the modules reaches, nor
-what reads the files of others and what judges draws: no draw depends on these.
+what is only told beside draws: exact answers, verdicts, the files of others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 import tcsis
 
 ROOT = Path(tcsis.__file__).parent
-NO_PART_IN_DRAWS = ("formats", "judging", "distribution")
+BESIDE = ("exact", "judging", "formats", "distribution")
+"""Parts that count where they are asked for, and not where something else imports them."""
 
 
 @cache
@@ -32,19 +33,27 @@ def reached(modules: tuple[str, ...]) -> set[Path]:
     """The files of the modules and of all that they import, at any depth."""
     found: set[Path] = set()
     waiting = [path for name in modules if (path := file_of(name)) is not None]
+    wanted = {part_of(path) for path in waiting}
     while waiting:
         path = waiting.pop()
         if path not in found:
             found.add(path)
-            waiting += imported(parse(path))
+            waiting += [
+                p for p in imported(parse(path)) if part_of(p) in wanted or part_of(p) not in BESIDE
+            ]
     return found
+
+
+def part_of(path: Path) -> str:
+    """The first name below ``tcsis``."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 def file_of(module: str) -> Path | None:
     """The file of a module or package below ``tcsis``.  That of ``tcsis`` itself imports everything
     and decides nothing."""
     first, *parts = module.split(".")
-    if first != "tcsis" or not parts or parts[0] in NO_PART_IN_DRAWS:
+    if first != "tcsis" or not parts:
         return None
     place = ROOT.joinpath(*parts)
     return next((p for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file()), None)
