@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import ClassVar, Protocol
 
@@ -66,8 +67,10 @@ class Distribution(TorchDistribution):
 
     @cached_property
     def truth(self) -> exact.Exact | None:
-        """The exact answers, where they take no long time."""
-        return exact.solve(self.target) if exact.affordable(self.target) else None
+        """The exact answers, where they take no long time and it is not too cold for them."""
+        with suppress(exact.TooColdError):
+            return exact.solve(self.target) if exact.affordable(self.target) else None
+        return None
 
     @cached_property
     def estimate(self) -> Draws:

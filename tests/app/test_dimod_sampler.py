@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tcsis
+from tcsis import exact
 from tcsis.app.dimod_sampler import TCSISSampler
 
 
@@ -160,3 +161,21 @@ def test_reads_by_default_and_models_of_another_kind() -> None:
 def test_negative_labels_come_back_as_numbers() -> None:
     bqm = dimod.BinaryQuadraticModel({-1: 1.0, 7: 0.5}, {(-1, 7): 1.0}, 0.0, "SPIN")
     assert list(tcsis.formats.to_bqm(tcsis.formats.from_bqm(bqm)).variables) == [-1, 7]
+
+
+def test_what_is_too_cold_for_exact_draws_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise exact.TooColdError("too cold")
+
+    monkeypatch.setattr(exact, "solve", refuse)
+    bqm = random_bqm("SPIN", 6, 0)
+    reads = TCSISSampler().sample(bqm, num_reads=50, preset="tiny", time_budget=2.0)
+    assert reads.info["sampler"].startswith("trained")
+    energies = dimod.ExactSolver().sample(bqm).record.energy
+    log_z = float(np.logaddexp.reduce(-energies))
+    assert abs(reads.info["log_z"] - log_z) < max(0.1, 5 * reads.info["log_z_error"])
+
+
+def test_no_discrete_model_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^dqm is a int: expected a dimod.DiscreteQuadraticModel"):
+        TCSISSampler().sample_dqm(3)

@@ -119,7 +119,7 @@ def test_names_of_sites_and_values(weather: Factors) -> None:
     words = table[["sky", "grass", "dog"]].to_numpy()
     assert torch.equal(as_draws(words, weather).x, draws.x)
     words[3, 0] = "fog"
-    with pytest.raises(ValueError, match="'fog' at site 0: expected one of clear, cloudy, rain"):
+    with pytest.raises(ValueError, match="'fog' at site sky: expected one of clear, cloudy, rain"):
         as_draws(words, weather)
 
 

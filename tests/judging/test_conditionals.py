@@ -113,6 +113,25 @@ def test_perfect_draws_pass_and_others_fail() -> None:
 
 
 @pytest.mark.statistical
+def test_all_draws_of_a_cheap_black_box_are_looked_at() -> None:
+    """False alarms: 1e-3 a set, of 3.  A twentieth of the draws would not show 5 % of
+    temperature."""
+
+    def three_spins(x: torch.Tensor) -> torch.Tensor:
+        s = 2.0 * x.double() - 1
+        return 0.5 * (s[..., 2:] * s[..., 1:-1] * s[..., :-2]).sum(-1)
+
+    s = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    table = 0.5 * torch.einsum("i,j,k->ijk", s, s, s)
+    black_box = tcsis.targets.from_callable(three_spins, 40, 2)
+    for seed, scale in enumerate((1.0, 1.05, 0.95)):
+        tables = [((i, i + 1, i + 2), scale * table) for i in range(38)]
+        drawn = tcsis.exact.draw(tcsis.targets.Factors(tables, [2] * 40), 10_000, seed=seed)
+        level, why = finding(tcsis.Draws(drawn.x), black_box)
+        assert level == ("trusted" if scale == 1 else "failed"), why
+
+
+@pytest.mark.statistical
 def test_slow_chains_are_compared_in_batches() -> None:
     """Chains whose states hardly change look like many draws that all agree on a fluctuation."""
     target = Potts(4, 3, 0.8)

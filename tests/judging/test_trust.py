@@ -10,9 +10,9 @@ from torch import Tensor
 import tcsis
 from tcsis import Draws, exact, judge, mcmc
 from tcsis.judging import annealed
-from tcsis.judging.beside import Weighted, compare
+from tcsis.judging.beside import Weighted, compare, name_of, some_sites
 from tcsis.judging.weights import pareto_k, trust
-from tcsis.targets import Ising, Pairwise, SpinGlass, Target, from_callable
+from tcsis.targets import Factors, Ising, Pairwise, SpinGlass, Target, from_callable
 from tcsis.targets.repeatable import check_repeatable
 
 CENTRES = torch.randint(2, (10, 30), generator=torch.Generator().manual_seed(0))
@@ -295,3 +295,14 @@ def test_annealed_log_z_and_states() -> None:
     assert compare(Weighted(x, p, 3_000), population, target).chance > 1e-3
     up = torch.where(x.double().mean(-1, keepdim=True) < 0.5, 1 - x, x)
     assert compare(Weighted(up, p, 3_000), population, target).chance < 1e-6
+
+
+def test_what_disagrees_goes_by_its_name() -> None:
+    target = Factors(
+        [((0, 1), torch.zeros(2, 2))], [2, 2],
+        site_names=["rain", "lawn"], value_names=[["no", "yes"], ["dry", "wet"]],
+    )  # fmt: skip
+    sites = some_sites(target)
+    before = next(k for k in range(100) if "at site" in name_of(k, target, sites))
+    assert name_of(before, target, sites) == "share of value yes at site rain"
+    assert name_of(before + 1, target, sites) == "share of value wet at site lawn"

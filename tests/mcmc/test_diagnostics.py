@@ -1,9 +1,12 @@
 """Mixed chains are called mixed, and every kind of stuck chain stuck."""
 
+import math
+
 import pytest
 import torch
 
 from tcsis import Draws, exact, mcmc, targets
+from tcsis.mcmc.diagnostics import shown
 from tcsis.targets import Ising, Potts
 
 
@@ -77,3 +80,9 @@ def test_chains_that_stand_on_forbidden_states_are_stuck() -> None:
     target = targets.from_callable(lambda x: torch.where(x.sum(-1) > 0, 0.0, -torch.inf), 3, 2)
     diagnosis = mcmc.diagnose(Draws(torch.zeros(4, 10, 3, dtype=torch.uint8)), target)
     assert diagnosis.verdict == "stuck"
+
+
+def test_an_r_hat_without_meaning_has_no_digits() -> None:
+    assert (shown(1.01234), shown(5.4e15), shown(math.inf)) == (
+        "1.012", "above 1,000", "above 1,000",
+    )  # fmt: skip

@@ -7,6 +7,7 @@ are independent and perfect, else draws of a sampler that is trained for the mod
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,10 @@ class TCSISSampler(dimod.Sampler):
         """Draws of a discrete quadratic model, by the numbers of the cases."""
         self.remove_unknown_kwargs(**others)
         num_reads = check_integer("num_reads", NUM_READS if num_reads is None else num_reads)
+        if not isinstance(dqm, dimod.DiscreteQuadraticModel):
+            raise ValueError(
+                f"dqm is a {type(dqm).__name__}: expected a dimod.DiscreteQuadraticModel"
+            )
         if not dqm.num_variables():
             return dimod.SampleSet.from_samples([], "DISCRETE", energy=[])
         target = from_dqm(dqm, beta=beta).to(dtype=torch.float64)
@@ -118,12 +123,17 @@ def sample_set(
 def draw(
     target: Target, n: int, seed: int, preset: str | None, time_budget: float | None
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """n draws of equal weight, (n, d), and how they were made."""
+    """n draws of equal weight, (n, d), and how they were made: exact ones, but where there are none
+    or where it is too cold for them."""
     if exact.quickly_drawable(target) and exact.affordable(target):
-        source, how = Distribution(target, seed=seed), f"exact, by {exact.solve(target).method}"
-    else:
-        model = train(target, preset=preset, seed=seed, time_budget=time_budget, progress=False)
-        source, how = model.as_distribution(seed=seed), f"trained, {model.kind}"
+        with suppress(exact.TooColdError):
+            how = f"exact, by {exact.solve(target).method}"
+            return reads_of(Distribution(target, seed=seed), n, how)
+    model = train(target, preset=preset, seed=seed, time_budget=time_budget, progress=False)
+    return reads_of(model.as_distribution(seed=seed), n, f"trained, {model.kind}")
+
+
+def reads_of(source: Distribution, n: int, how: str) -> tuple[np.ndarray, dict[str, Any]]:
     info: dict[str, Any] = {
         "sampler": how, "log_z": source.log_z, "log_z_error": source.log_z_error,
     }  # fmt: skip

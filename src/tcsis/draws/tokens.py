@@ -73,7 +73,7 @@ def as_numbers(columns: Sequence[Any], target: Target, what: str) -> np.ndarray:
         elif not by_name and all(is_number(text) for text in found):
             parts.append(part.astype(str).astype(np.float64))
         else:
-            parts.append(by_names(part.astype(str), named[site], site, what))
+            parts.append(by_names(part.astype(str), named[site], target.names.show(site), what))
     shapes = {part.shape for part in parts}
     if len(shapes) > 1:
         raise ValueError(f"{what} has columns of shapes {shown(sorted(shapes))}: expected one")
@@ -109,7 +109,7 @@ def is_number(text: str) -> bool:
     return True
 
 
-def by_names(values: np.ndarray, names: Sequence[str], site: int, what: str) -> np.ndarray:
+def by_names(values: np.ndarray, names: Sequence[str], site: str, what: str) -> np.ndarray:
     """The numbers of values that are told by name, or a refusal of the first that is none."""
     texts, inverse = np.unique(values, return_inverse=True)
     for text in texts.tolist():

@@ -113,7 +113,8 @@ def name_of(k: int, target: Target, sites: Tensor) -> str:
     if k < len(heads):
         return heads[k]
     site, value = sites[k - len(heads)].tolist()
-    return f"share of value {value} at site {site}"
+    names = target.names
+    return f"share of value {names.show_value(site, value)} at site {names.show(site)}"
 
 
 def some(x: Tensor, n: int) -> Tensor:

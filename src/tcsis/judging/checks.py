@@ -15,6 +15,7 @@ from tcsis.judging import weights
 from tcsis.judging.evaluation import Row
 from tcsis.judging.evidence import Evidence
 from tcsis.judging.findings import SMALL_BIAS, Finding, grade, milder, percent
+from tcsis.mcmc.diagnostics import shown
 
 DOUBTFUL_FLOORS, FAILED_FLOORS = 4.0, 6.0
 DOUBTFUL_SIGMAS, FAILED_SIGMAS = 3.2, 4.8
@@ -172,16 +173,16 @@ def check_chains(evidence: Evidence, against_exact: Finding | None) -> Finding |
         and against_exact.level == "trusted"
     )
     if diagnosis.verdict == "mixed":
-        return Finding("trusted", f"{agreeing(len(evidence.draws))} (R-hat {r_hat:.3f})")
+        return Finding("trusted", f"{agreeing(len(evidence.draws))} (R-hat {shown(r_hat)})")
     if vouched and diagnosis.verdict == "not mixed" and r_hat <= FAILED_R_HAT:
         return Finding(
             "trusted",
-            f"though the chains have not quite mixed (R-hat {r_hat:.3f}, at most "
+            f"though the chains have not quite mixed (R-hat {shown(r_hat)}, at most "
             f"{diagnosis.limit:.3f} is good), all together are right",
         )
     level = "failed" if r_hat > FAILED_R_HAT and not vouched else "doubtful"
     if diagnosis.verdict == "stuck":
-        return Finding(level, f"the chains are stuck: {diagnosis.why} (R-hat {r_hat:.3f})")
+        return Finding(level, f"the chains are stuck: {diagnosis.why} (R-hat {shown(r_hat)})")
     return Finding(
         level,
         f"the chains have not mixed: {diagnosis.why}, where R-hat should be at most "

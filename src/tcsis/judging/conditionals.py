@@ -36,8 +36,10 @@ from tcsis.targets.names import Names
 
 MOST_TOKENS = 2**22
 """Of the states whose ratios are looked at, times V."""
+CHEAP_DENSITIES = 2**19
+"""Evaluations of a black box that the test may cost, seconds at most where they are cheap."""
 MOST_DENSITIES, FEWEST_DENSITIES = 2**17, 2**14
-"""Evaluations of a black box that the test may cost: as many as the draws, within these."""
+"""Of one whose evaluations are costly: as many as the draws, within these."""
 MOST_PAIRS = 256
 """Of those that interact, and as many again of any."""
 MIN_BATCHES = 32
@@ -101,7 +103,8 @@ def residuals_of(evidence: Evidence) -> Residuals | None:
     useful = (states.energies.isfinite() & log_a.isfinite()).nonzero().flatten()
     most = MOST_TOKENS // (d * v)
     if target.opaque:
-        budget = min(MOST_DENSITIES, max(FEWEST_DENSITIES, evidence.draws.num_density_calls))
+        paid = min(MOST_DENSITIES, max(FEWEST_DENSITIES, evidence.draws.num_density_calls))
+        budget = paid if target.costly else CHEAP_DENSITIES
         most = min(most, int(budget / target.ratios_cost))
     if len(useful) < 2 or most < 2 or v == 1:
         return None

@@ -31,6 +31,7 @@ from tcsis.targets.base import Target
 
 MAX_R_HAT = 1.01
 """Of one series of long chains."""
+MOST_SHOWN = 1_000
 MIN_DRAWS = 4
 NUM_OVERLAPS, NUM_PROJECTIONS, NUM_WORST_SITES = 4, 4, 2
 RARE, USUAL = 1e-3, 0.05
@@ -122,7 +123,7 @@ def conclude(draws: Draws, target: Target, observables: tuple[Observable, ...]) 
     worst = max(observables, key=lambda row: row.r_hat)
     limit = r_hat_limit(len(draws), draws.x.shape[1], num_series(target))
     mixed = worst.r_hat <= limit
-    why = f"R-hat of the {worst.name} is {worst.r_hat:.3f}, {ess:.0f} effective draws"
+    why = f"R-hat of the {worst.name} is {shown(worst.r_hat)}, {ess:.0f} effective draws"
     return Diagnosis(
         "mixed" if mixed else "not mixed",
         why,
@@ -135,6 +136,11 @@ def conclude(draws: Draws, target: Target, observables: tuple[Observable, ...]) 
 
 
 # -- R-hat ----------------------------------------------------------------------------------------
+
+
+def shown(r_hat: float) -> str:
+    """R-hat in words: of chains that hardly moved its digits mean nothing."""
+    return f"{r_hat:.3f}" if r_hat < MOST_SHOWN else f"above {MOST_SHOWN:,}"
 
 
 def r_hat_limit(num_chains: int, num_draws: int, num_series: int) -> float:
