@@ -85,3 +85,8 @@ def test_what_cannot_be_a_distribution() -> None:
         Distribution(SpinGlass((20, 20), 0.5))
     with pytest.raises(ValueError, match="draws without weights: expected a sampler"):
         Distribution(tcsis.mcmc.ChainSampler(TARGET)).sample((2,))
+
+
+def test_what_is_no_target_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^source is a int: expected a target"):
+        tcsis.Distribution(3)

@@ -52,6 +52,10 @@ class Distribution(TorchDistribution):
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
 
     def __init__(self, source: Target | Model, *, seed: int = 0):
+        if not isinstance(source, Target) and not hasattr(source, "target"):
+            raise ValueError(
+                f"source is a {type(source).__name__}: expected a target or a trained model"
+            )
         self.sampler: Model = exact.sampler(source) if isinstance(source, Target) else source
         self.target, self.seed = self.sampler.target, seed
         self._num_calls = 0
