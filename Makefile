@@ -43,6 +43,7 @@ study: .venv/.base
 	$(BIN)/python benchmarks/ablation.py
 	$(BIN)/python benchmarks/paper_presets.py
 	$(BIN)/python benchmarks/leaps.py
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/literature.py
 	$(BIN)/python benchmarks/faults.py
 	$(BIN)/python benchmarks/mutations.py

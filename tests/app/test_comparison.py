@@ -9,7 +9,7 @@ import tcsis
 from tcsis import Draws
 from tcsis.app.methods import Plan, Spent, affordable
 from tcsis.learn import checkpoint
-from tcsis.peers import leaps
+from tcsis.peers import leaps, van
 from tcsis.peers.leaps import LeapsConfig
 
 TARGET = tcsis.targets.Ising(side=3, beta=0.4)
@@ -39,7 +39,8 @@ def test_any_sampler_is_compared() -> None:
     }
     found = tcsis.compare(TARGET, list(samplers.items()), n=100, seed=3, progress=False)
     assert [method.name for method in found.result.methods] == list(samplers)
-    assert found.models == {}  # pictures of training are of this library's models
+    assert found.models == {"a peer": model}
+    assert found.result.film is None  # pictures of training are of this library's models
     for name, sampler in samplers.items():
         assert torch.equal(found.methods[name].x, sampler.sample(100, seed=3).x)
     assert found.methods["chains"].x.shape == (20, 5, 9)
@@ -195,3 +196,12 @@ def test_too_cheap_a_reference_is_exceeded_and_said(capfd: pytest.CaptureFixture
     assert "more than the first method took, and that is what it has" in capfd.readouterr().err
     with pytest.raises(ValueError, match=r"time_budget is 0\.001 s and"):
         tcsis.compare(TARGET, names, time_budget=1e-3, **told)
+
+
+def test_peers_are_kept_and_read_no_presets(tmp_path: Path) -> None:
+    found = tcsis.compare(TARGET, ["van"], n=50, steps=2, progress=False)
+    assert isinstance(found.models["van"], van.Van)
+    named = tcsis.compare(TARGET, [found.models["van"]], n=50, progress=False)
+    assert list(named.methods) == ["van"]
+    with pytest.raises(ValueError, match="leave out preset, folder, resume"):
+        tcsis.compare(TARGET, ["van"], n=50, preset="tiny", folder=tmp_path, resume=True)

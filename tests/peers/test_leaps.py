@@ -305,24 +305,6 @@ def test_weighted_means_and_log_z_of_draws(awake: Callable[..., nn.Module]) -> N
     assert abs(plain + truth.mean_energy) > 0.2
 
 
-@pytest.mark.statistical
-def test_resampling_keeps_log_z() -> None:
-    """Within four standard errors of 10 populations (a few times 1e-3)."""
-    target = Ising(side=3, beta=0.6, **F64)
-    model = leaps.Leaps(target, QUICK, make_model(QUICK, target, seed=0))
-    truth = tcsis.exact.solve(target).log_z
-    plain = model.sample(3_000, calls=24, batch_size=300, seed=1)
-    draws = model.sample(3_000, calls=24, batch_size=300, seed=1, resample_below=0.7)
-    assert draws.ess > plain.ess + 0.1
-    populations = draws.log_weight.reshape(10, 300)
-    means = (populations - truth).exp().mean(1)
-    assert abs(float(means.mean()) - 1) < 4 * float(means.std()) / math.sqrt(10) + 0.01
-    assert torch.equal(
-        model.sample(100, calls=8, seed=1, resample_below=0.0).x,
-        model.sample(100, calls=8, seed=1).x,
-    )
-
-
 def test_costs_are_counted() -> None:
     target = Ising(side=3, beta=0.4)
     draws = leaps.Leaps(target, QUICK, make_model(QUICK, target, seed=0)).sample(50, calls=6)
@@ -436,8 +418,6 @@ def test_bad_input() -> None:
         model.sample(10, calls=0)
     with pytest.raises(ValueError, match="n is 0"):
         model.sample(0)
-    with pytest.raises(ValueError, match=r"resample_below is 2: expected a share"):
-        model.sample(10, resample_below=2)
     with pytest.raises(ValueError, match="stir is -1: expected a rate"):
         model.sample(10, stir=-1)
     with pytest.raises(ValueError, match="time_budget is -1"):

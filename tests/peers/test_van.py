@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import tcsis
 from tcsis.learn.training import DivergedError
-from tcsis.peers import van
+from tcsis.peers import mdns, van
+from tcsis.peers.training import MANY_STEPS
 from tcsis.peers.van.model import Made, Symmetrised, VanConfig, make_model
 from tcsis.peers.van.training import VanLoss, reinforce
 from tcsis.targets import Ising, Pairwise, Potts, SherringtonKirkpatrick, Target, from_callable
@@ -281,3 +282,14 @@ def test_refusals() -> None:
     nothing = from_callable(lambda x: torch.full((len(x),), -torch.inf), 40, num_values=3)
     with pytest.raises(ValueError, match="forbids all 256 states"):
         van.train(nothing, config=QUICK, progress=False)
+
+
+def test_the_config_of_another_peer_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^config is a MdnsConfig: expected a VanConfig$"):
+        van.train(Ising(side=2, beta=0.3), config=mdns.MdnsConfig(), progress=False)
+
+
+def test_a_budget_alone_is_used_to_its_end() -> None:
+    model = van.train(Ising(side=2, beta=0.3), time_budget=3.0, progress=False)
+    assert model.config.num_steps == MANY_STEPS
+    assert model.seconds > 2.5

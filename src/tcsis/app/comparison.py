@@ -35,6 +35,7 @@ from tcsis.basics.checks import check_integer
 from tcsis.draws import Draws
 from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
+from tcsis.peers.peer import Peer
 from tcsis.targets.base import Target
 
 
@@ -45,7 +46,7 @@ class Comparison:
     target: Target
     methods: dict[str, Draws]
     result: Result
-    models: dict[str, Learned] = field(default_factory=dict)
+    models: dict[str, Learned | Peer] = field(default_factory=dict)
 
     def table(self) -> Table:
         """A table for the terminal."""
@@ -86,8 +87,7 @@ def compare(
 
     A method is "autoregressive", "any-time", "self-normalized", "unbiased", "leaps", "dnfs",
     "mdns", "sdds", "van", "learning-free", "population-annealing", "exact", the name of a kernel of
-    ``tcsis.mcmc``,
-    any sampler (a trained model, one of ``tcsis.peers``, ``tcsis.learning_free``,
+    ``tcsis.mcmc``, any sampler (a trained model, one of ``tcsis.peers``, ``tcsis.learning_free``,
     ``tcsis.exact.sampler``, ``tcsis.mcmc.ChainSampler``), or a pair of a name and a sampler or
     ready draws.
     ``equal`` says in what the cost is equal: "seconds" of wall time or "densities", evaluations of
@@ -100,10 +100,11 @@ def compare(
         raise ValueError(
             f"config is one of the method {config.method.kind}: expected it among the methods"
         )
-    asked = {"preset": preset, "steps": steps, "time_budget": time_budget, "resume": resume or None}
-    unread = [name for name, value in asked.items() if value is not None]
-    if unread and not any(method in (*LEARNED, *PEERS) for method in methods):
-        raise ValueError(f"no method is trained: leave out {', '.join(unread)}")
+    own, any_trained = LEARNED, (*LEARNED, *PEERS)
+    refuse_unread(
+        methods, preset=(preset, own), steps=(steps, any_trained),
+        time_budget=(time_budget, any_trained), folder=(folder, own), resume=(resume or None, own),
+    )  # fmt: skip
     training = Training(
         preset, config, steps, time_budget, folder, resume, checkpoint_every, keeps
     )  # fmt: skip
@@ -117,11 +118,22 @@ def compare(
     return gather(target, entries, seed, about or {})
 
 
+def refuse_unread(methods: Sequence[Named], **asked: tuple[Any, Sequence[str]]) -> None:
+    """Refuse what is asked for, told with the methods that read it, and none of these is there."""
+    unread = [
+        name
+        for name, (value, readers) in asked.items()
+        if value is not None and not any(method in readers for method in methods)
+    ]
+    if unread:
+        raise ValueError(f"no method reads {', '.join(unread)}: leave out {', '.join(unread)}")
+
+
 def gather(
     target: Target, entries: dict[str, Entry], seed: int, about: Mapping[str, Any]
 ) -> Comparison:
     models = {name: entry.model for name, entry in entries.items() if entry.model is not None}
-    first = next(iter(models.values()), None)
+    first = next((model for model in models.values() if isinstance(model, Learned)), None)
     # densities are counted with those of training, as the price of a method is
     paid = {
         name: replace(entry.draws, num_density_calls=entry.total.densities)

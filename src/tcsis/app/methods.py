@@ -25,6 +25,7 @@ from tcsis.learn.presets import MethodName
 from tcsis.learn.trainer import train
 from tcsis.mcmc.runner import KERNELS
 from tcsis.peers import dnfs, leaps, mdns, sdds, van
+from tcsis.peers.peer import Peer
 from tcsis.reverse.unlearned import learning_free
 from tcsis.targets.base import Target
 
@@ -62,13 +63,13 @@ class Entry:
 
     draws: Draws
     training: Spent = Spent(0.0, 0.0)
-    model: Learned | None = None
+    model: Learned | Peer | None = None
 
     @classmethod
     def of(cls, sampler: Sampler, draws: Draws) -> Entry:
         """Draws of a sampler, with what its training cost where it was trained."""
         spent = Spent(getattr(sampler, "seconds", 0.0), getattr(sampler, "num_density_calls", 0.0))
-        return cls(draws, spent, sampler if isinstance(sampler, Learned) else None)
+        return cls(draws, spent, sampler if isinstance(sampler, Learned | Peer) else None)
 
     @property
     def total(self) -> Spent:

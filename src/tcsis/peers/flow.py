@@ -47,29 +47,25 @@ class Flow(Peer[Config, Model]):
         generator: torch.Generator | None = None,
         batch_size: int = 2_000,
         stir: float | None = None,
-        resample_below: float = 0.0,
         weigh: Weigh | None = None,
     ) -> Draws:
         """n draws with their weights, by ``calls`` steps of time.
 
-        ``weigh`` is ``continuous_weights``, as in the papers, which hold for many steps; or
-        ``discrete_weights``, which hold for any number if ``stir``, the rate at which sites draw
-        anew from their conditionals, is above zero (1, say).  Left out, both are as the class has
-        them.  Where the effective share of a batch falls below ``resample_below`` it is resampled
-        on the way; then its draws are no longer independent.
+        ``weigh`` is ``continuous_weights``, those of the papers, for which E[w] = Z as the steps
+        become many; or ``discrete_weights``, for which that holds for any number if ``stir``, the
+        rate at which sites draw anew from their conditionals, is above zero (1, say).  Left out,
+        both are as the class has them.
         """
         calls = self.num_calls if calls is None else check_integer("calls", calls)
         stirred = self.stir if stir is None else stir
         weighed = self.weigh if weigh is None else weigh
-        if not 0 <= resample_below <= 1:
-            raise ValueError(f"resample_below is {resample_below}: expected a share from 0 to 1")
         if not 0 <= stirred < math.inf:
             raise ValueError(f"stir is {stir}: expected a rate of 0 or more")
 
         def draw(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
             return sample(
                 self.rates, self.target.free, n, calls, generator=generator, stir=stirred,
-                resample_below=resample_below, weigh=weighed,
+                weigh=weighed,
             )  # fmt: skip
 
         return self.collect(

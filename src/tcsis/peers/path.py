@@ -31,7 +31,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from tcsis.draws import effective_share, systematic_resample
 from tcsis.targets.base import Target
 
 Rates = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -157,13 +156,9 @@ def log_jump(rates: Tensor, x: Tensor, y: Tensor, dt: Tensor) -> Tensor:
 @torch.no_grad()
 def sample(
     rates: Rates, target: Target, n: int, num_steps: int, *, generator: torch.Generator,
-    stir: float = 0.0, resample_below: float = 0.0, weigh: Weigh = continuous_weights,
+    stir: float = 0.0, weigh: Weigh = continuous_weights,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """n states and their log weights after ``num_steps`` equal steps, (n, d) and (n,) float64.
-
-    Where the effective share of the weights falls below ``resample_below``, the states are
-    resampled and all go on with the mean weight.
-    """
+    """n states and their log weights after ``num_steps`` equal steps, (n, d) and (n,) float64."""
     times = torch.linspace(0, 1, num_steps + 1, dtype=target.dtype, device=target.device)
     here = look(rates, target, noise(target, n, generator), times[:1].expand(n), stir)
     log_weight = torch.full_like(here.t, log_volume(target), dtype=torch.float64)
@@ -171,9 +166,6 @@ def sample(
         dt = (s - t).expand(n)
         there = look(rates, target, jump(here, dt, generator), s.expand(n), stir)
         log_weight = log_weight + weigh(here, there, dt)
-        if effective_share(log_weight) < resample_below:
-            there = there[systematic_resample(log_weight, generator)]
-            log_weight = (log_weight.logsumexp(0) - math.log(n)).expand(n)
         here = there
     return here.x, log_weight
 
@@ -189,9 +181,10 @@ def noise(target: Target, n: int, generator: torch.Generator) -> Tensor:
     return torch.randint(target.num_values, shape, device=target.device, generator=generator)
 
 
-def refuse_forbidden_noise(target: Target, x: Tensor) -> None:
-    if bool(target.log_density(x).isneginf().any()):
+def refuse_forbidden(target: Target, log_density: Tensor) -> None:
+    """Refuse a target that forbids states of a path, noise most of all, by their log densities."""
+    if bool(log_density.isneginf().any()):
         raise ValueError(
-            f"{target} has log density -inf at states of uniform noise, where the path starts: "
+            f"{target} has log density -inf at states of uniform noise, or of a path from there: "
             "expected a target without forbidden states"
         )

@@ -71,6 +71,11 @@ class Peer(ABC, Generic[Config, Model]):
     seconds: float = 0.0
     num_density_calls: float = 0.0
 
+    @property
+    def kind(self) -> str:
+        """The name that it goes by."""
+        return self.config.kind
+
     @staticmethod
     @abstractmethod
     def new_model(config: Any, target: Target, seed: int) -> Any:
@@ -83,7 +88,7 @@ class Peer(ABC, Generic[Config, Model]):
 
     @abstractmethod
     def sample(self, n: int, *, seed: int = 0, generator: torch.Generator | None = None) -> Draws:
-        """n draws with their weights, E[w] = Z."""
+        """n draws with their weights, E[w] = Z; in continuous time, as the steps become many."""
 
     def collect(
         self, n: int, draw: Drawn, *, seed: int, generator: torch.Generator | None,

@@ -19,6 +19,8 @@ from tcsis.learn.trainer import said
 from tcsis.peers.peer import Kind, PeerConfig
 from tcsis.targets.base import Target, counting
 
+MANY_STEPS = 1_000_000
+"""More than any time budget pays for."""
 WARMUP = 99
 EMA = 0.999
 MAX_NORM = 5.0
@@ -30,14 +32,23 @@ FINAL = 0.02
 def train_peer(
     made: type[Kind],
     target: Target,
-    config: PeerConfig,
+    config: PeerConfig | None,
     *,
     seed: int,
     steps: int | None,
     time_budget: float | None,
     progress: bool,
 ) -> Kind:
-    """Train a peer for ``target``, until ``steps`` steps or ``time_budget`` seconds are over."""
+    """Train a peer for ``target``, until ``steps`` steps or ``time_budget`` seconds are over; a
+    budget alone is used to its end."""
+    if config is None:
+        config = made.config_class.model_validate({})
+        if time_budget is not None:
+            config = config.model_copy(update={"num_steps": MANY_STEPS})
+    elif not isinstance(config, made.config_class):
+        raise ValueError(
+            f"config is a {type(config).__name__}: expected a {made.config_class.__name__}"
+        )
     if steps is not None:
         config = config.model_copy(update={"num_steps": check_integer("steps", steps)})
     run = Run(made, target.free, config, seed, new_budget(time_budget))

@@ -34,6 +34,7 @@ from tcsis.basics.checks import MAX_SEED
 from tcsis.basics.files import WriteError
 from tcsis.basics.frozen import merge
 from tcsis.learn import checkpoint
+from tcsis.learn.learned import Learned
 from tcsis.learn.trainer import CHECKPOINT
 from tcsis.mcmc.runner import find_kernel
 from tcsis.targets.known import add_known, parse_known
@@ -122,7 +123,8 @@ def perform(
     budget = getattr(job.settings.run, "time_budget", None)
     if budget is not None and not job.progress:  # with a progress bar it has been said
         for name, model in comparison.models.items():
-            printer.note(f"{name}: budget of {budget:g} s: {model.account}")
+            if isinstance(model, Learned):
+                printer.note(f"{name}: budget of {budget:g} s: {model.account}")
     missed = failures(result.methods[0], gates)
     code = GATE if missed else FINE
     where = None if folder is None else str(folder)

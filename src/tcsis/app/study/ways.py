@@ -20,12 +20,11 @@ from tcsis.learn.trainer import train
 from tcsis.peers.flow import FlowConfig
 from tcsis.peers.path import Weigh, continuous_weights, discrete_weights
 from tcsis.peers.peer import PeerConfig
+from tcsis.peers.training import MANY_STEPS
 from tcsis.reverse.unlearned import learning_free
 from tcsis.targets.base import Target
 
 DRAWING_SEED = 100
-MANY_STEPS = 1_000_000
-"""More than any time budget pays for, so that the clock ends a training and lowers its rate."""
 PAPER_BATCH, FEWER = 64, 16
 """States a step for the paper's estimator, which takes N densities for each of them: the paper's
 64 would leave time for a hundred steps only where a lattice is large."""
@@ -134,6 +133,7 @@ def fewer_chains(paper: Config) -> dict[str, Any]:
 
 
 UNTIL_THE_END = {"num_evaluations": 0, "num_steps": MANY_STEPS}
+"""The clock ends a training, and lowers its rate."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def train(
 ) -> Dnfs:
     """Train DNFS for ``target``, until ``steps`` steps or ``time_budget`` seconds are over."""
     return train_peer(
-        Dnfs, target, config or DnfsConfig(), seed=seed, steps=steps, time_budget=time_budget,
+        Dnfs, target, config, seed=seed, steps=steps, time_budget=time_budget,
         progress=progress,
     )  # fmt: skip
 

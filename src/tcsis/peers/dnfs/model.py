@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tcsis.basics.frozen import Positive
@@ -47,6 +47,15 @@ class DnfsConfig(FlowConfig):
     times_a_batch: Positive = 4
     states_a_time: Annotated[int, Field(ge=2)] = 32
 
+    @model_validator(mode="after")
+    def check_states(self) -> DnfsConfig:
+        if self.states_a_time > self.num_paths:
+            raise ValueError(
+                f"states_a_time is {self.states_a_time}: expected at most num_paths, "
+                f"{self.num_paths}, which are the states of a time"
+            )
+        return self
+
 
 class EquivariantTransformer(nn.Module):
     """G_t: states (b, d), times (b,) and their log-ratios (b, d, v) -> (b, d, v)."""
@@ -74,7 +83,8 @@ class EquivariantTransformer(nn.Module):
         """H, which does not read its own site: (b, d, c), (b,), (b, d, v) -> (b, d, width)."""
         time = self.time(even_time(t)[:, None])
         streams = [self.before(z, time), self.after(z.flip(1), time).flip(1)]
-        conditional = ratios.clamp(-LARGEST_DRIVE, LARGEST_DRIVE).log_softmax(-1)
+        # cut when it is normalised: what is cut before would still tell the value of its own site
+        conditional = ratios.log_softmax(-1).clamp_min(-LARGEST_DRIVE)
         now = time[:, None].expand(-1, z.shape[1], -1)
         return self.meet(torch.cat([self.norm(torch.cat(streams, -1)), now, conditional], -1))
 

@@ -10,11 +10,13 @@ as the rates become right.  So the loss is
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from tcsis.peers.dnfs.model import DnfsConfig, EquivariantTransformer
-from tcsis.peers.path import Rates, jump, look, noise, refuse_forbidden_noise
+from tcsis.peers.path import Rates, jump, look, noise, refuse_forbidden
 from tcsis.targets.base import Target
 
 
@@ -28,7 +30,7 @@ class Replay:
         self, rates: Rates, target: Target, config: DnfsConfig, generator: torch.Generator
     ) -> None:
         self.target, self.config, self.generator = target, config, generator
-        refuse_forbidden_noise(target, noise(target, config.num_paths, generator))
+        refuse_forbidden(target, target.log_density(noise(target, config.num_paths, generator)))
         x, t = self.draw(rates)
         self.x, self.t = x[None], t[None]
 
@@ -46,12 +48,14 @@ class Replay:
         The grid is shifted at random, so that the sets together meet all times alike.
         """
         n, num_times = self.config.num_paths, self.config.num_times
-        x, last = noise(self.target, n, self.generator), torch.zeros(n, dtype=self.target.dtype)
-        shift = torch.rand((), dtype=last.dtype, generator=self.generator)
-        times = (torch.arange(num_times) + shift) / num_times
+        x = noise(self.target, n, self.generator)
+        kind: dict[str, Any] = {"dtype": self.target.dtype, "device": x.device}
+        last, shift = torch.zeros(n, **kind), torch.rand((), **kind, generator=self.generator)
+        times = (torch.arange(num_times, device=x.device) + shift) / num_times
         states = []
         for s in times:
             here = look(rates, self.target, x, last)
+            refuse_forbidden(self.target, here.log_density)
             x = jump(here, s - last, self.generator)
             last = s.expand(n)
             states.append(x)
@@ -60,9 +64,9 @@ class Replay:
     def choose(self) -> tuple[Tensor, Tensor]:
         """States of a few times, (times, states, d) and (times,)."""
         k, b = self.config.times_a_batch, self.config.states_a_time
-        generator = self.generator
-        which = torch.randint(self.t.numel(), (k,), generator=generator)
-        paths = torch.rand(k, self.x.shape[2], generator=generator).argsort(1)[:, :b]
+        on: dict[str, Any] = {"device": self.x.device, "generator": self.generator}
+        which = torch.randint(self.t.numel(), (k,), **on)
+        paths = torch.rand(k, self.x.shape[2], **on).argsort(1)[:, :b]
         x = self.x.flatten(0, 1)[which[:, None], paths]
         return x, self.t.flatten()[which]
 

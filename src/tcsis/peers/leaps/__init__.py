@@ -59,7 +59,7 @@ def train(
 ) -> Leaps:
     """Train LEAPS for ``target``, until ``steps`` steps or ``time_budget`` seconds are over."""
     return train_peer(
-        Leaps, target, config or LeapsConfig(), seed=seed, steps=steps, time_budget=time_budget,
+        Leaps, target, config, seed=seed, steps=steps, time_budget=time_budget,
         progress=progress,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from tcsis.mcmc.gibbs import SweepGibbs
 from tcsis.mcmc.kernel import State
 from tcsis.peers.leaps.model import LeapsConfig, LeapsModel
-from tcsis.peers.path import Rates, jump, look, noise, refuse_forbidden_noise
+from tcsis.peers.path import Rates, jump, look, noise, refuse_forbidden
 from tcsis.targets.base import Target
 
 FIRST_SWEEPS = 30
@@ -24,7 +24,7 @@ class Walkers:
         self.target, self.config, self.generator = target, config, generator
         n = config.num_walkers
         self.x = noise(target, n, generator)
-        refuse_forbidden_noise(target, self.x)
+        refuse_forbidden(target, target.log_density(self.x))
         self.t = torch.rand(n, dtype=target.dtype, device=target.device, generator=generator)
         for share in torch.linspace(0, 1, FIRST_SWEEPS).tolist():
             self.x = sweep(target, self.x, share * self.t, generator)

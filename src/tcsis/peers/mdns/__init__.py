@@ -102,7 +102,7 @@ def train(
 ) -> Mdns:
     """Train MDNS for ``target``, until ``steps`` steps or ``time_budget`` seconds are over."""
     return train_peer(
-        Mdns, target, config or MdnsConfig(), seed=seed, steps=steps, time_budget=time_budget,
+        Mdns, target, config, seed=seed, steps=steps, time_budget=time_budget,
         progress=progress,
     )  # fmt: skip
 

@@ -66,7 +66,7 @@ def train(
 ) -> Sdds:
     """Train SDDS for ``target``, until ``steps`` steps or ``time_budget`` seconds are over."""
     return train_peer(
-        Sdds, target, config or SddsConfig(), seed=seed, steps=steps, time_budget=time_budget,
+        Sdds, target, config, seed=seed, steps=steps, time_budget=time_budget,
         progress=progress,
     )  # fmt: skip
 

@@ -22,6 +22,10 @@ from torch import Tensor
 from tcsis.basics.frozen import Frozen
 from tcsis.peers.sdds.chain import Paths
 
+ALL_ALIKE = 1e-3
+"""A deviation of the rewards below which they are called alike: where q is exact they are, but for
+rounding, and nothing is to be learned from that."""
+
 
 class Objective(Frozen, ABC):
     """How steps of the model's own paths become a loss."""
@@ -38,7 +42,7 @@ class Objective(Frozen, ABC):
 
 
 class ReverseKL(Objective):
-    """KL(q ‖ p) of paths, by PPO: steps count as long as log q moved by less than ``clip``.
+    """KL(q ‖ p) of paths, by PPO: steps count while q is within a share ``clip`` of what it was.
 
     The baseline is V_t = a_t + b_t·log p̄(x_t), fitted to the rewards by least squares.
     """
@@ -48,7 +52,7 @@ class ReverseKL(Objective):
 
     def signal(self, paths: Paths, known: Tensor) -> Tensor:
         gap = without_line(paths.reward_to_go, known)
-        return gap / gap.std().clamp_min(1e-12)
+        return gap / gap.std().clamp_min(ALL_ALIKE)
 
     def loss(self, log_q: Tensor, log_q_then: Tensor, signal: Tensor) -> Tensor:
         ratio = (log_q - log_q_then).exp()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from tcsis.peers.path import refuse_forbidden_noise
+from tcsis.peers.path import refuse_forbidden
 from tcsis.peers.sdds.chain import Paths, draw_paths, log_bernoulli, uniform
 from tcsis.peers.sdds.model import ReverseNetwork, SddsConfig
 from tcsis.targets.base import Target
@@ -31,7 +31,7 @@ class SddsLoss:
     ) -> None:
         self.model, self.target, self.config = model, target, config
         self.generator = generator
-        refuse_forbidden_noise(target, uniform(target, config.num_paths, generator))
+        refuse_forbidden(target, target.log_density(uniform(target, config.num_paths, generator)))
 
     def __call__(self, step: int, progress: float) -> Tensor:
         if step % self.config.refresh_every == 0:
@@ -55,6 +55,7 @@ class SddsLoss:
         paths = draw_paths(self.model, self.model.noise, self.target, n, self.generator)
         self.paths = replace(paths, log_density=scale * paths.log_density)
         known = self.target.log_density(paths.x_t.flatten(0, 1)).reshape(paths.log_q.shape)
+        refuse_forbidden(self.target, torch.cat([known, paths.log_density[None]]))
         self.signal = self.config.objective.signal(self.paths, known.double())
 
 

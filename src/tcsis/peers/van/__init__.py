@@ -63,7 +63,7 @@ def train(
 ) -> Van:
     """Train VAN for ``target``, until ``steps`` steps or ``time_budget`` seconds are over."""
     return train_peer(
-        Van, target, config or VanConfig(), seed=seed, steps=steps, time_budget=time_budget,
+        Van, target, config, seed=seed, steps=steps, time_budget=time_budget,
         progress=progress,
     )  # fmt: skip
 
