@@ -44,12 +44,14 @@ and fall together, and less often if they do not."""
 
 @dataclass(frozen=True)
 class Panel:
-    """A setting and a group: axes, truth, and the readings of every source that has any."""
+    """A setting and a group: axes, truth, the readings of every source that has any, and what each
+    source looks like."""
 
     axes: Axes
     setting: Setting
     truth: ExactResult
     found: list[tuple[Source, list[Reading]]]
+    looks: dict[str, dict[str, Any]]
 
 
 Draw = Callable[[Panel], None]
@@ -111,7 +113,7 @@ def in_panels(plan: Plan, cells: dict[Task, Cell], draw: Draw) -> Figure:
                 for source in group
                 if (some := select(cells, setting, source.method))
             ]
-            draw(Panel(axes, setting, solve(setting), found))
+            draw(Panel(axes, setting, solve(setting), found, looks(plan.methods)))
             title = f"{setting.name}: {name}" if axes is row[0] else name
             axes.set_title(title, fontsize=9)
             axes.tick_params(labelsize=8)
@@ -135,9 +137,12 @@ def correlation(panel: Panel) -> None:
     for source, readings in panel.found:
         curves = [reading.correlation for reading in readings]
         means = [statistics.mean(values) for values in zip(*curves, strict=True)]
-        look = looks_in(panel)[source.title]
-        axes.plot(range(len(means)), means, lw=0.9, ms=4, alpha=0.85, label=source.title, **look)
+        axes.plot(
+            range(len(means)), means, lw=0.9, ms=4, alpha=0.85, label=source.title,
+            **panel.looks[source.title],
+        )  # fmt: skip
     axes.plot(range(len(truth)), truth, color="black", lw=1.4, ls=":", label="truth", zorder=5)
+    axes.set_xticks(range(len(truth)))
     axes.set_xlabel("distance r", fontsize=8)
     axes.set_ylabel("G(r)", fontsize=8)
 
@@ -155,14 +160,10 @@ def magnetisation(panel: Panel) -> None:
         shares = [count / sum(counts) for count in counts]
         axes.plot(
             values, shares, lw=0.8, ms=4, alpha=0.85, label=source.title,
-            markevery=(i * every // len(panel.found), every), **looks_in(panel)[source.title],
+            markevery=(i * every // len(panel.found), every), **panel.looks[source.title],
         )  # fmt: skip
     axes.set_xlabel("mean spin", fontsize=8)
     axes.set_ylabel("probability", fontsize=8)
-
-
-def looks_in(panel: Panel) -> dict[str, dict[str, Any]]:
-    return looks(list(dict.fromkeys(source.method for source, _ in panel.found)))
 
 
 # -- the overviews -------------------------------------------------------------------------------
@@ -193,7 +194,7 @@ def error(plan: Plan, cells: dict[Task, Cell]) -> Figure:
         tidy(axes)
     columns[0].set_xlim(SMALLEST_RATIO / 2, 2 * largest)
     columns[0].set_yticks(range(len(rows)), [source.title for source in rows])
-    columns[0].invert_yaxis()
+    columns[0].set_ylim(len(rows) - 0.4, -0.6)
     figure.supxlabel(
         "error of G(r) over its floor, a mark a seed: full as drawn, open by weights; shaded: at "
         "least 95% of perfect runs",
@@ -221,7 +222,7 @@ def distances(plan: Plan, cells: dict[Task, Cell]) -> Figure:
             for source in rows
         ]
         axes.imshow(table, aspect="auto", norm=norm, cmap=MAP)
-        axes.set_title(setting.name, fontsize=8)
+        axes.set_title(setting.name.replace(", ", "\n"), fontsize=8)
         axes.set_xticks(range(len(table[0])), range(1, len(table[0]) + 1), fontsize=8)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
