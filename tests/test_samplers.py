@@ -7,7 +7,7 @@ import torch
 
 import tcsis
 from tcsis import Draws, mcmc
-from tcsis.peers import leaps, mdns, van
+from tcsis.peers import dnfs, leaps, mdns, sdds, van
 from tcsis.targets import Ising
 
 TARGET = Ising(3, 0.3)
@@ -33,8 +33,10 @@ SAMPLERS: dict[str, Callable[[], Draws]] = {
     "self-normalized": lambda: trained("self-normalized").sample(8),
     "unbiased": lambda: trained("unbiased").sample(8),
     "own chain": lambda: trained("autoregressive").chain(4, num_chains=3, burn_in=2),
+    "dnfs": lambda: dnfs.train(TARGET, steps=2, progress=False).sample(8),
     "leaps": lambda: leaps.train(TARGET, steps=2, progress=False).sample(8),
     "mdns": lambda: mdns.train(TARGET, steps=2, progress=False).sample(8),
+    "sdds": lambda: sdds.train(TARGET, steps=2, progress=False).sample(8),
     "van": lambda: van.train(TARGET, steps=2, progress=False).sample(8),
 }
 

@@ -147,9 +147,7 @@ def test_the_control_variate_leaves_the_mean_and_takes_the_variance() -> None:
         assert variance < 1e-20 if by == 1.0 else variance > 0.01
 
 
-def test_the_mean_is_held_fixed(awake: Callable[..., nn.Module]) -> None:
-    """Its gradient would be -2·mean(gap)·∇c = 0 in the batch; what counts is that no graph hangs on
-    it, and that each time has a mean of its own."""
+def test_every_time_has_a_mean_of_its_own(awake: Callable[..., nn.Module]) -> None:
     target = SMALL["ising"]
     model = random_rates(target, awake)
     x, t = everywhere(target, [0.1, 0.9])
@@ -158,6 +156,31 @@ def test_the_mean_is_held_fixed(awake: Callable[..., nn.Module]) -> None:
     torch.testing.assert_close(residual(model, target, x, t), expected)
     pooled = torch.cat(slopes).var(unbiased=False)
     assert float(pooled - expected) > 0.01
+
+
+def test_no_graph_hangs_on_the_mean() -> None:
+    """K is a + by·b for rates of by·drive.  The first derivative of the residual by ``by`` is the
+    same with c_t held fixed or not; the second is 2·mean(b²) with, and 2·var(b) without."""
+    target = SMALL["ising"]
+    x, t = everywhere(target, [0.5])
+
+    def slope(by: Tensor) -> Tensor:
+        scaled: Rates = lambda x, t, ratios: by * drive(x, t, ratios)  # noqa: E731
+        return look_everywhere(scaled, target, 0.5).slope
+
+    def second(loss: Callable[[Tensor], Tensor]) -> float:
+        by = torch.tensor(0.7, **F64, requires_grad=True)
+        (first,) = torch.autograd.grad(loss(by), by, create_graph=True)
+        return float(torch.autograd.grad(first, by)[0])
+
+    def fixed(by: Tensor) -> Tensor:
+        return residual(lambda x, t, ratios: by * drive(x, t, ratios), target, x, t)
+
+    b = slope(torch.tensor(1.0, **F64)) - slope(torch.tensor(0.0, **F64))
+    held, hanging = 2 * float(b.square().mean()), 2 * float(b.var(unbiased=False))
+    assert second(fixed) == pytest.approx(held)
+    assert second(lambda by: slope(by).var(unbiased=False)) == pytest.approx(hanging)
+    assert held > hanging + 0.01
 
 
 def test_the_replay_keeps_paths_at_common_times(awake: Callable[..., nn.Module]) -> None:

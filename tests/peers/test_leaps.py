@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 import tcsis
 from tcsis.basics.frozen import parse
 from tcsis.learn.training import DivergedError
 from tcsis.peers import leaps
 from tcsis.peers.drive import drive
-from tcsis.peers.leaps.model import LeapsConfig, LeapsModel, make_model
+from tcsis.peers.leaps.model import FreeEnergy, LeapsConfig, LeapsModel, make_model
+from tcsis.peers.leaps.training import LeapsLoss
 from tcsis.peers.path import (
     Point,
     Weigh,
@@ -25,7 +27,7 @@ from tcsis.peers.path import (
     log_volume,
     look,
 )
-from tcsis.targets import Ising, Potts, SherringtonKirkpatrick, Target
+from tcsis.targets import Ising, Pairwise, Potts, SherringtonKirkpatrick, Target
 
 F64 = {"dtype": torch.float64}
 TARGETS: dict[str, Target] = {
@@ -147,6 +149,81 @@ def test_the_mean_slope_is_that_of_log_z_whatever_the_rates(
     rho = (t * log_density).softmax(0)
     assert (point.slope - log_density).abs().max() > 0.5
     assert float(rho @ point.slope) == pytest.approx(float(rho @ log_density), abs=1e-10)
+
+
+# -- the loss --------------------------------------------------------------------------------------
+
+
+class TwoSpins(nn.Module):
+    """Two spins with log p̄ = 1 where they agree, else 0, in closed form: Z_t = 2·(e^t + 1), and all
+    flow goes from unequal to equal states, at a rate of sigmoid(t)/2 a spin.
+
+    ``factor`` is that of the rates and ``offset`` that of the slope, 1 and 0 where they are right.
+    """
+
+    target = Pairwise([[0, 1]], torch.eye(2)[None], torch.zeros(2, 2), **F64)
+
+    def __init__(self, factor: float = 1.0, offset: float = 0.0) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(factor, **F64))
+        self.offset = nn.Parameter(torch.tensor(offset, **F64))
+        self.slope = Slope(self.offset)
+
+    def rates(self, x: Tensor, t: Tensor, ratios: Tensor) -> Tensor:
+        moved = one_hot(1 - x, 2).double()
+        unequal = (x[:, 0] != x[:, 1])[:, None, None]
+        return torch.where(unequal, moved, -moved) * self.factor * t.sigmoid()[:, None, None] / 2
+
+
+class Slope(nn.Module):
+    """d/dt log Z_t = sigmoid(t), which needs no fit."""
+
+    def __init__(self, offset: nn.Parameter) -> None:
+        super().__init__()
+        self.offset = offset
+
+    def forward(self, t: Tensor) -> Tensor:
+        return t.sigmoid() + self.offset
+
+    def fit(self, t: Tensor, values: Tensor) -> None:
+        """Nothing."""
+
+
+def loss_of(model: TwoSpins) -> LeapsLoss:
+    config = LeapsConfig(num_walkers=64, num_times=4, refresh_every=1, num_sweeps=1)
+    return LeapsLoss(model, model.target, config, torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_the_loss_is_zero_at_the_exact_solution(step: int) -> None:
+    """On any walkers, first or renewed, and so is its gradient.  With the slope off by a tenth the
+    loss is a hundredth; other rates, none and turned ones have a loss as well."""
+    model = TwoSpins()
+    loss = loss_of(model)(step, 0.0)
+    assert float(loss.detach()) < 1e-20
+    for part in torch.autograd.grad(loss, [model.factor, model.offset]):
+        assert abs(float(part)) < 1e-10
+    assert float(loss_of(TwoSpins(offset=0.1))(step, 0.0).detach()) == pytest.approx(0.01)
+    assert float(loss_of(TwoSpins(factor=0.0))(step, 0.0).detach()) > 1e-3
+    for factor in (0.9, 1.1, -1.0):
+        wrong = TwoSpins(factor)
+        loss = loss_of(wrong)(step, 0.0)
+        assert float(loss.detach()) > 1e-3
+        (slope,) = torch.autograd.grad(loss, wrong.factor)
+        assert float(slope) * (factor - 1) > 1e-3  # downhill lies the solution
+
+
+def test_the_slope_starts_from_the_mean_of_k() -> None:
+    """At the exact rates a polynomial fitted to it leaves 1e-10 of the loss; without the fit all of
+    it is left."""
+    model = TwoSpins()
+    model.slope = FreeEnergy().double()
+    loss = loss_of(model)
+    t = torch.linspace(0, 1, 11, **F64)
+    torch.testing.assert_close(model.slope(t).detach(), t.sigmoid(), rtol=0, atol=1e-5)
+    assert float(loss(0, 0.0).detach()) < 1e-10
+    model.slope.level.zero_()
+    assert float(loss(0, 0.0).detach()) > 0.1
 
 
 # -- steps and weights -----------------------------------------------------------------------------

@@ -39,6 +39,7 @@ def three_sites() -> Target:
 SMALL: dict[str, Target] = {
     "ising": Ising(side=2, beta=0.4, **F64),
     "field": Ising(side=2, beta=0.4, field=0.3, **F64),
+    "spins": SherringtonKirkpatrick(3, beta=0.7, seed=1, **F64),
     "three": three_sites(),
     "function": from_callable(lambda x: torch.sin((x * x.roll(1, -1)).sum(-1).double()), 3, 3),
 }
@@ -63,8 +64,8 @@ def all_masks(d: int) -> Tensor:
     return torch.tensor(list(product([False, True], repeat=d)))
 
 
-def random_model(target: Target, awake: Callable[..., nn.Module]) -> Unmasker:
-    model = awake(make_model(MdnsConfig(width=6), target, seed=0))
+def random_model(target: Target, awake: Callable[..., nn.Module], scale: float = 0.3) -> Unmasker:
+    model = awake(make_model(MdnsConfig(width=6), target, seed=0), scale=scale)
     assert isinstance(model, Unmasker)
     return model
 
@@ -129,29 +130,50 @@ def test_what_may_be_turned_is_turned_alike(awake: Callable[..., nn.Module]) -> 
 # -- paths and weights -----------------------------------------------------------------------------
 
 
-def mean_weights(target: Target, log_q: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """log E[w] for every order, over all states: Σ_x q(x|σ)·p̄(x)/q(x|σ), where q sums to one."""
+def mean_weights(
+    target: Target, law: Callable[[Tensor, Tensor], Tensor], weights: Tensor
+) -> Tensor:
+    """log E[w] for every order: Σ_x q(x|σ)·w(x, σ) over all states, with log q by ``law`` and log w
+    (orders, states)."""
     x = all_states(target)
-    found = []
-    for order in all_orders(target.num_sites):
-        log_path = log_q(x, order.expand(len(x), -1)).detach()
-        torch.testing.assert_close(log_path.logsumexp(0), torch.zeros((), **F64))
-        found.append((log_path + target.log_density(x).double() - log_path).logsumexp(0))
-    return torch.stack(found)
+    log_q = torch.stack([law(x, o.expand(len(x), -1)) for o in all_orders(target.num_sites)])
+    torch.testing.assert_close(log_q.logsumexp(1), torch.zeros(len(log_q), **F64))
+    return (log_q + weights).logsumexp(1).detach()
 
 
-@pytest.mark.parametrize("name", SMALL)
+def weights_drawn(model: Unmasker, target: Target, sizes: list[int]) -> Tensor:
+    """log w of every order and state as ``draw`` gives them, (orders, states)."""
+    d, v = target.num_sites, target.num_values
+    paths = draw(model, target, 12_000, sizes, torch.Generator().manual_seed(0))
+    state = (paths.x * v ** torch.arange(d - 1, -1, -1)).sum(1)
+    orders = all_orders(d)
+    order = (paths.order[:, None] == orders).all(-1).long().argmax(1)
+    found = torch.full((len(orders), v**d), math.nan, **F64)
+    found[order, state] = paths.log_weight()
+    assert found.isfinite().all()  # every path was drawn
+    return found
+
+
+@pytest.mark.parametrize("name", ["spins", "three", "function"])
 def test_the_mean_weight_is_z_for_every_order(name: str, awake: Callable[..., nn.Module]) -> None:
-    """One site a step, and several: the law of the steps as taken sums to one over all states."""
+    """One site a step, and several: q by its definition and w as drawn.  Weights of steps of other
+    sizes, of half β, or without q have another mean."""
     target = SMALL[name]
-    model, d = random_model(target, awake), target.num_sites
+    model, d = random_model(target, awake, scale=0.1), target.num_sites
     truth = torch.full((math.factorial(d),), tcsis.exact.solve(target).log_z, **F64)
-    found = mean_weights(target, lambda x, order: log_path(model, x, order))
-    torch.testing.assert_close(found, truth)
-    for calls in range(1, d):
+    log_density = target.log_density(all_states(target)).double()
+    drawn = {calls: weights_drawn(model, target, even_sizes(d, calls)) for calls in (1, 2, 3)}
+    for calls, weights in drawn.items():
         sizes = even_sizes(d, calls)
-        found = mean_weights(target, lambda x, order, s=sizes: by_steps(model, x, order, s))
-        torch.testing.assert_close(found, truth)
+
+        def log_mean(log_w: Tensor, sizes: list[int] = sizes) -> Tensor:
+            return mean_weights(target, lambda x, o: by_steps(model, x, o, sizes), log_w)
+
+        torch.testing.assert_close(log_mean(weights), truth)
+        others = [weights for number, weights in drawn.items() if number != calls]
+        without_q = log_density.expand_as(weights)
+        for wrong in (*others, weights - 0.5 * log_density, without_q):
+            assert (log_mean(wrong) - truth).abs().max() > 0.01
 
 
 def by_steps(model: Unmasker, x: Tensor, order: Tensor, sizes: list[int]) -> Tensor:

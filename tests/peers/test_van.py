@@ -12,6 +12,7 @@ import tcsis
 from tcsis.learn.training import DivergedError
 from tcsis.peers import mdns, van
 from tcsis.peers.training import MANY_STEPS
+from tcsis.peers.values import channels
 from tcsis.peers.van.model import Made, Symmetrised, VanConfig, make_model
 from tcsis.peers.van.training import VanLoss, reinforce
 from tcsis.targets import Ising, Pairwise, Potts, SherringtonKirkpatrick, Target, from_callable
@@ -30,8 +31,10 @@ def all_states(target: Target) -> Tensor:
     return torch.cartesian_prod(*[torch.arange(target.num_values)] * target.num_sites)
 
 
-def random_law(target: Target, awake: Callable[..., nn.Module]) -> Made | Symmetrised:
-    law = awake(make_model(VanConfig(width=3), target, seed=0))
+def random_law(
+    target: Target, awake: Callable[..., nn.Module], scale: float = 0.3
+) -> Made | Symmetrised:
+    law = awake(make_model(VanConfig(width=3), target, seed=0), scale=scale)
     assert isinstance(law, Made | Symmetrised)
     return law
 
@@ -86,22 +89,45 @@ def test_turned_states_are_as_likely(awake: Callable[..., nn.Module]) -> None:
     assert isinstance(make_model(VanConfig(), SMALL["field"], seed=0), Made)
 
 
+def law_of(law: Made | Symmetrised, x: Tensor) -> Tensor:
+    """q(x) by its definition, site after site, and both ways where it is symmetrised."""
+    if isinstance(law, Symmetrised):
+        return (law_of(law.made, x) + law_of(law.made, 1 - x)) / 2
+    told = channels(x, law.num_values, torch.float64).flatten(1)
+    return law.logits(told).softmax(-1).gather(-1, x[..., None]).squeeze(-1).prod(-1).detach()
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_the_mean_weight_is_z_whatever_the_weights(
     name: str, awake: Callable[..., nn.Module]
 ) -> None:
-    """E[w] over all draws that there can be, by the weights that ``sample`` gives."""
+    """Σ_x q(x)·w(x) with q by its definition and w as ``sample`` gives it, at every state there is.
+    Weights of the network that is not symmetrised, of one at half β, of turned states or without q
+    have another mean."""
     target = SMALL[name]
-    law = random_law(target, awake)
-    draws = van.Van(target, VanConfig(width=3), law).sample(500, seed=1)
-    log_q = law.log_prob(draws.x.long())
-    torch.testing.assert_close(draws.log_weight, target.log_density(draws.x.long()) - log_q)
-    x = all_states(target)
-    log_q = law.log_prob(x).detach()
-    mean = (log_q + (target.log_density(x) - log_q)).logsumexp(0)
-    assert float(mean) == pytest.approx(tcsis.exact.solve(target).log_z, abs=1e-10)
-    truth = tcsis.exact.solve(target).log_z
-    assert draws.log_z == pytest.approx(truth, abs=5 * draws.log_z_error)
+    law, x = random_law(target, awake, scale=0.15), all_states(target)
+    q, truth = law_of(law, x), tcsis.exact.solve(target).log_z
+    draws = van.Van(target, VanConfig(width=3), law).sample(6_000, seed=1)
+    place = target.num_values ** torch.arange(target.num_sites - 1, -1, -1)
+    log_w = torch.full((len(x),), math.nan, **F64)
+    log_w[(draws.x * place).sum(1)] = draws.log_weight
+    assert log_w.isfinite().all()  # every state was drawn
+
+    def log_mean(log_weight: Tensor) -> float:
+        return float((q.log() + log_weight).logsumexp(0))
+
+    assert log_mean(log_w) == pytest.approx(truth, abs=1e-10)
+    log_density = target.log_density(x)
+    wrong = {
+        "half of β": 0.5 * log_density - q.log(),
+        "turned": log_density - q.flip(0).log(),
+        "without q": log_density,
+    }
+    if isinstance(law, Symmetrised):
+        del wrong["turned"]  # which is right there
+        wrong["not symmetrised"] = log_density - law.made.log_prob(x).detach()
+    for log_weight in wrong.values():
+        assert abs(log_mean(log_weight) - truth) > 0.01
 
 
 # -- the gradient ----------------------------------------------------------------------------------
@@ -111,53 +137,92 @@ def gradient(loss: Tensor, law: nn.Module) -> Tensor:
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(law.parameters()))])
 
 
-def expected_gradient(law: Made | Symmetrised, target: Target, weigh: Callable[..., Tensor]):
-    """E_q of (reward less baseline)·∇ log q over all states, with the mean as its baseline."""
+def expected_gradient(
+    law: Made | Symmetrised, target: Target, reward: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """E_q[reward·∇ log q] over all states, the reward being one of log q and log p̄."""
     x = all_states(target)
     log_q = law.log_prob(x)
-    q = log_q.exp().detach()
-    reward = (log_q - target.log_density(x)).detach()
-    return gradient((q * weigh(reward, q @ reward) * log_q).sum(), law)
+    signal = reward(log_q.detach(), target.log_density(x))
+    return gradient((log_q.exp().detach() * signal * log_q).sum(), law)
+
+
+def free_energy_gradient(law: Made | Symmetrised, target: Target) -> Tensor:
+    """∇ Σ_x q (log q - log p̄), differentiated as it stands."""
+    x = all_states(target)
+    log_q = law.log_prob(x)
+    return gradient((log_q.exp() * (log_q - target.log_density(x))).sum(), law)
 
 
 @pytest.mark.parametrize("name", ["ising", "field", "potts"])
-def test_reinforce_is_the_gradient_of_the_free_energy(
+def test_the_reward_has_the_gradient_of_the_free_energy(
     name: str, awake: Callable[..., nn.Module]
 ) -> None:
-    """Σ_x q (log q - log p̄) differentiated as it stands; a baseline of the wrong sign, none of the
-    entropy or no β gives another."""
+    """With any baseline; turned, without the entropy or with half of β it has another."""
     target = SMALL[name]
-    law, x = random_law(target, awake), all_states(target)
-    log_q = law.log_prob(x)
-    truth = gradient((log_q.exp() * (log_q - target.log_density(x))).sum(), law)
-    found = expected_gradient(law, target, lambda reward, mean: reward - mean)
-    torch.testing.assert_close(found, truth, rtol=0, atol=1e-10)
-    half = expected_gradient(law, target.scaled(0.5), lambda reward, mean: reward - mean)
-    assert (half - truth).abs().max() > 1e-3
+    law = random_law(target, awake)
+    truth = free_energy_gradient(law, target)
+    for baseline in (0.0, 3.0, -3.0):
+        found = expected_gradient(law, target, lambda q, p, b=baseline: q - p - b)
+        torch.testing.assert_close(found, truth, rtol=0, atol=1e-10)
+    wrong: list[Callable[[Tensor, Tensor], Tensor]] = [
+        lambda q, p: p - q, lambda q, p: -p, lambda q, p: q - 0.5 * p,
+    ]  # fmt: skip
+    for reward in wrong:
+        assert (expected_gradient(law, target, reward) - truth).abs().max() > 1e-3
+
+
+def with_graph(log_q: Tensor, log_density: Tensor) -> Tensor:
+    """``reinforce`` with a graph on its reward."""
+    reward = log_q - log_density
+    return ((reward - reward.mean()) * log_q).mean()
+
+
+def with_baseline(log_q: Tensor, log_density: Tensor, sign: float) -> Tensor:
+    """``reinforce`` with the mean reward added ``sign`` times: -1 is right."""
+    reward = (log_q - log_density).detach()
+    return ((reward + sign * reward.mean()) * log_q).mean()
 
 
 @pytest.mark.parametrize("name", ["ising", "potts"])
 def test_the_loss_has_that_gradient_over_a_batch(
     name: str, awake: Callable[..., nn.Module]
 ) -> None:
-    """On every state as often as q has it, the batch's gradient is the expected one; with the sign
-    of the baseline turned it is not, nor are its fluctuations then smaller than without."""
+    """On every state as often as q has it, the batch's gradient is that of the free energy; not so
+    with the sign of the density turned, without it, or with a graph on the reward."""
     target = SMALL[name]
     law = random_law(target, awake)
     x = all_states(target)
-    counts = (law.log_prob(x).exp().detach() * 20_000).round().long()
+    counts = (law_of(law, x) * 20_000).round().long()
     batch = x.repeat_interleave(counts, 0)
     log_density = target.log_density(batch)
-    log_q = law.log_prob(batch)
-    found = gradient(reinforce(log_q, log_density), law)
-    truth = expected_gradient(law, target, lambda reward, mean: reward - mean)
-    assert (found - truth).abs().max() < 0.02 * truth.abs().max()
+    truth = free_energy_gradient(law, target)
 
-    def spread(sign: float) -> float:
-        reward = (log_q - log_density).detach()
-        return float((reward + sign * reward.mean()).square().mean())
+    def error(loss: Callable[[Tensor, Tensor], Tensor], factor: float = 1.0) -> float:
+        found = gradient(loss(law.log_prob(batch), factor * log_density), law)
+        return float((found - truth).abs().max() / truth.abs().max())
 
-    assert spread(-1) < spread(0) < spread(1)
+    assert error(reinforce) < 0.02
+    assert error(reinforce, -1.0) > 0.2
+    assert error(reinforce, 0.0) > 0.2
+    assert error(with_graph) > 0.2
+
+
+def test_the_baseline_takes_away_what_all_states_share(awake: Callable[..., nn.Module]) -> None:
+    """On any batch log p̄ + 100 has the gradient of log p̄; not so with no baseline, nor with one of
+    the wrong sign."""
+    target = SMALL["potts"]
+    law, x = random_law(target, awake), all_states(target)[:7]
+
+    def moved(loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+        log_density = target.log_density(x)
+        plain = gradient(loss(law.log_prob(x), log_density), law)
+        return float((gradient(loss(law.log_prob(x), log_density + 100), law) - plain).abs().max())
+
+    assert moved(reinforce) < 1e-10
+    assert moved(lambda q, p: with_baseline(q, p, -1.0)) < 1e-10
+    assert moved(lambda q, p: with_baseline(q, p, 0.0)) > 1
+    assert moved(lambda q, p: with_baseline(q, p, 1.0)) > 1
 
 
 def test_the_gradient_is_zero_at_the_target() -> None:

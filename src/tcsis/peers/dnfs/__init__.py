@@ -28,7 +28,7 @@ class Dnfs(Flow[DnfsConfig, EquivariantTransformer]):
     """A trained model with its target; ``history`` holds a record of every evaluation.
 
     Its draws are stirred and weighed by the steps as they are taken, so that E[w] = Z;
-    ``sample(stir=0, weigh=continuous_weights)`` is what the paper does.
+    ``sample(stir=0, weigh=continuous_weights)`` has the weights of the paper.
     """
 
     config_class = DnfsConfig
