@@ -58,7 +58,7 @@ from dataclasses import replace
 from tcsis.app.cli import main, paper
 from tcsis.app.study.programme import METHODS, QUICK
 found = {method.name: method for method in METHODS}
-short = replace(found["gwg"], drawing=100.0)  # which comes first
+short = replace(found["gwg"], drawing=1000.0)  # which comes first
 methods = short, replace(found["autoregressive"], quick_steps=10**9)
 setting = replace(QUICK.settings[0], num_draws=200)
 paper.QUICK = replace(QUICK, settings=(setting,), methods=methods)
