@@ -22,6 +22,7 @@ LEVELS = ("trusted", "trusted by weight", "unrefuted", "doubtful")
 TARGETS: dict[str, Target] = {
     "ising": Ising(side=4, beta=0.4407, **F64),
     "potts": Potts(side=3, num_values=3, beta=0.8, **F64),
+    "cold": Potts(side=3, num_values=3, beta=8.0, **F64),  # ratios beyond the largest drive
     "open": Ising(side=(3, 4), beta=0.5, field=0.2, boundary="open", **F64),
     "graph": SherringtonKirkpatrick(5, beta=1.0, seed=1, **F64),
 }
@@ -325,3 +326,5 @@ def test_bad_input() -> None:
         dnfs.train(Ising(side=3, beta=0.4), config=DnfsConfig(width=10), progress=False)
     with pytest.raises(ValueError, match="states_a_time is wrong"):
         DnfsConfig(states_a_time=1)
+    with pytest.raises(ValueError, match="states_a_time is 32: expected at most num_paths, 8"):
+        DnfsConfig(num_paths=8)

@@ -14,7 +14,7 @@ from tcsis.targets import from_callable
 PEERS: dict[str, tuple[ModuleType, Any]] = {
     "dnfs": (
         dnfs,
-        dnfs.DnfsConfig(width=8, heads=2, depth=1, num_paths=8, num_times=4, num_calls=3),
+        dnfs.DnfsConfig(width=8, heads=2, depth=1, num_paths=8, states_a_time=8, num_times=4),
     ),
     "leaps": (leaps, leaps.LeapsConfig(num_walkers=16, num_calls=3)),
     "mdns": (mdns, mdns.MdnsConfig(width=4)),
