@@ -304,8 +304,9 @@ def test_a_limit_of_memory() -> None:
         Elimination(target, max_bytes=2**25)
     with pytest.raises(ValueError, match=re.escape("entries or more, and 2^16 fit into 512 kB")):
         Elimination(target, max_bytes=2**19)
+    assert exact.draw(target, 10, max_bytes=2**10).x.shape == (10, 256)  # by determinants
     with pytest.raises(ValueError, match="fit into 1 kB"):
-        exact.draw(target, 10, max_bytes=2**10)
+        exact.draw(Ising(16, 0.5, field=0.1, boundary="open"), 10, max_bytes=2**10)
 
 
 def test_a_sweep_fits_where_no_greedy_order_does() -> None:
