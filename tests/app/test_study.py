@@ -236,9 +236,11 @@ def test_code_that_counts() -> None:
 
 
 def test_words_do_not_count(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text('"""One."""\ndef f(x):\n    """Two."""\n    return x\n')
-    (tmp_path / "b.py").write_text("def f(x):\n    # three\n    return x\n")
-    (tmp_path / "c.py").write_text("def f(x):\n    return -x\n")
+    (tmp_path / "a.py").write_text(
+        '"""One."""\nA = 1\n"""Of A."""\ndef f(x):\n    """Two."""\n    return x\n'
+    )
+    (tmp_path / "b.py").write_text("A = 1\ndef f(x):\n    # three\n    return x\n")
+    (tmp_path / "c.py").write_text("A = 1\ndef f(x):\n    return -x\n")
     a, b, c = (ast.dump(sources.parse(tmp_path / name)) for name in ("a.py", "b.py", "c.py"))
     assert a == b != c
 

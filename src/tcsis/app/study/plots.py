@@ -118,12 +118,12 @@ def in_panels(plan: Plan, cells: dict[Task, Cell], draw: Draw) -> Figure:
             axes.set_title(title, fontsize=9)
             axes.tick_params(labelsize=8)
             axes.spines[["top", "right"]].set_visible(False)
-    for axes in grid[-1]:
+    for column in grid.T:
         handles: dict[str, Any] = {}
-        for above in grid[:, list(grid[-1]).index(axes)]:
-            for handle, label in zip(*above.get_legend_handles_labels(), strict=True):
+        for axes in column:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
-        axes.legend(
+        column[-1].legend(
             list(handles.values()), list(handles), loc="upper center", fontsize=7.5,
             bbox_to_anchor=(0.5, -0.32), frameon=False,
         )  # fmt: skip

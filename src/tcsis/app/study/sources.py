@@ -74,11 +74,13 @@ def imported(tree: ast.Module) -> Iterator[Path]:
 
 @cache
 def parse(path: Path) -> ast.Module:
-    """A file without its docstrings."""
+    """A file without its docstrings, those of values included."""
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                node.body = node.body[1:]
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [line for line in body if not is_text(line)]  # type: ignore[attr-defined]
     return tree
+
+
+def is_text(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
