@@ -20,13 +20,13 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from tcsis.basics.frozen import Positive
 from tcsis.learn.asks import RATIOS, Asks, AsksNamed
 from tcsis.learn.block_sampler import AnyTimeSampler
 from tcsis.learn.buffers import Buffer, exchanged
-from tcsis.learn.method import Loss, Method
+from tcsis.learn.method import Loss, Method, refuse_unless_alike
 from tcsis.learn.models.known_law import KnownLaw, draw, way
 from tcsis.learn.models.last import log_summed
 from tcsis.learn.models.values import Apart, values_of
@@ -130,6 +130,16 @@ class AnyTime(Method[KnownLaw]):
             return cross_entropy(log_q.double(), log_hat).mean() + ridge
 
         descend([network.linear, *([network.bias] if len(network.bias) else [])], loss)
+
+    def carry(self, model: KnownLaw, start: nn.Module, buffer: Buffer) -> None:
+        """The same, or those of a smaller periodic lattice by displacement; the correlations are
+        those of the buffer."""
+        model.correlate(buffer.all)
+        if isinstance(start, KnownLaw) and model.holds(start):
+            model.carry(start)
+        else:
+            refuse_unless_alike(model, start)
+            model.network.load_state_dict(start.network.state_dict())
 
     def loss(self, model: KnownLaw, target: Target, buffer: Buffer) -> Loss:
         return partial(by_both_sides, model, self.evidence, self.asks, buffer)

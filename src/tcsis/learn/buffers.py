@@ -38,6 +38,7 @@ SHORTEST_TRIAL, LONGEST_TRIAL = 0.05, 0.5
 """Seconds that a trial takes: in less it tells of little but the start of chains."""
 NUM_TRIED = 64
 """States at whose neighbours it is seen whether any are forbidden."""
+SITES_AND_PAIRS = InTurn((SweepGibbs(), PairGibbs()))
 
 SampleModel = Callable[[int, torch.Generator], Draws]
 """n draws of the model as it is now."""
@@ -196,13 +197,14 @@ class ModelAndNoise(Source):
 
 
 class PopulationAnnealing(Source):
-    """A population annealed to the target, then moved on by Gibbs sweeps: one sweep of
-    ``num_moved`` random states, all by default, at each refresh.  Where states are forbidden it
-    starts from allowed ones, and pairs of sites move as well."""
+    """A population annealed to the target, then moved on by steps of ``kernel``, sweeps as a rule:
+    one of ``num_moved`` random states, all by default, at each refresh.  Where states are forbidden
+    it starts from allowed ones, and sweeps move pairs of sites as well."""
 
     follows_target: ClassVar[bool] = True
 
     kind: Literal["population_annealing"] = "population_annealing"
+    kernel: str = "gibbs"
     size: Positive = 4_096
     num_rungs: Positive = 50
     steps_per_rung: Positive = 10
@@ -214,7 +216,7 @@ class PopulationAnnealing(Source):
         factor, down to ``FEWEST_REPLICAS`` and ``FEWEST_RUNGS``."""
         x = uniform_states(target, self.size, torch.Generator(target.device).manual_seed(0))
         each = seconds_each(
-            lambda n: start_chains(target, "gibbs", x[:n], 0).advance(1), self.size,
+            lambda n: start_chains(target, self.kernel, x[:n], 0).advance(1), self.size,
             patience=min(max(seconds / 50, SHORTEST_TRIAL), LONGEST_TRIAL),
         )  # fmt: skip
         sweeps = self.num_rungs * self.steps_per_rung
@@ -239,7 +241,7 @@ class PopulationAnnealing(Source):
 
     def start(self, target: Target, generator: torch.Generator) -> Tensor:
         x = allowed_states(target, self.size, generator)
-        kernel = moves_within(target, x)
+        kernel = self.moves(target, x)
         population = population_annealing(
             target, kernel, num_replicas=self.size, num_rungs=self.num_rungs,
             steps_per_rung=self.steps_per_rung, init=x, seed=new_seed(generator),
@@ -250,10 +252,15 @@ class PopulationAnnealing(Source):
         self, target: Target, x: Tensor, model: SampleModel, generator: torch.Generator
     ) -> Tensor:
         moved = some(len(x), min(self.num_moved or len(x), len(x)), generator)
-        kernel = moves_within(target, x)
+        kernel = self.moves(target, x)
         chains = start_chains(target, kernel, x[moved], new_seed(generator))
         chains.advance(1)
         return x.index_copy(0, moved, chains.x.to(x))
+
+    def moves(self, target: Target, x: Tensor) -> str | InTurn:
+        """Steps of ``kernel``, or sweeps of sites and of pairs where a neighbour of states x (n, d)
+        is forbidden."""
+        return SITES_AND_PAIRS if meets_forbidden(target, x) else self.kernel
 
 
 # -- states ---------------------------------------------------------------------------------------
@@ -273,12 +280,12 @@ def as_drawn(draws: Draws, generator: torch.Generator) -> Tensor:
     return draws.x.long()
 
 
-def moves_within(target: Target, x: Tensor) -> str | InTurn:
-    """Sweeps of single sites, and of pairs where a neighbour of states x (n, d) is forbidden."""
+def meets_forbidden(target: Target, x: Tensor) -> bool:
+    """Whether a neighbour of states x (n, d), of the first of them, is forbidden."""
     free = target.log_ratios(x[:NUM_TRIED]).isfinite()
     if target.possible is not None:  # a value that a site does not have forbids no move
         free = free | ~target.possible.to(free.device)
-    return "gibbs" if bool(free.all()) else InTurn((SweepGibbs(), PairGibbs()))
+    return not bool(free.all())
 
 
 def by_weight(draws: Draws, generator: torch.Generator) -> Tensor:

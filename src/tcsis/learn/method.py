@@ -95,6 +95,22 @@ def weigh_states(
     return log_weight.where(agrees, -torch.inf)
 
 
+def refuse_unless_alike(model: nn.Module, start: nn.Module) -> None:
+    """Refuse weights of another form."""
+    ours, theirs = shapes(model), shapes(start)
+    if ours != theirs:
+        differing = next(name for name in ours | theirs if ours.get(name) != theirs.get(name))
+        raise ValueError(
+            f"start has {theirs.get(differing, 'no')} weights {differing} where the model has "
+            f"{ours.get(differing, 'none')}: expected a model of the same method and widths, on "
+            "a target of the same size or, for the any-time method, on a smaller periodic lattice"
+        )
+
+
+def shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(weights.shape) for name, weights in module.named_parameters()}
+
+
 def serves_no_evidence(kind: str) -> ValueError:
     return ValueError(
         f"the model is of the method {kind}, which serves no evidence without training: train on "
@@ -118,6 +134,11 @@ class Method(Frozen, ABC, Generic[Model]):
         self, model: Model, target: Target, buffer: Buffer, generator: torch.Generator
     ) -> None:
         """Fit what has to be fitted before training: nothing, unless a method says otherwise."""
+
+    def carry(self, model: Model, start: nn.Module, buffer: Buffer) -> None:
+        """Begin with the weights of another trained model, in place of ``prepare``."""
+        refuse_unless_alike(model, start)
+        model.load_state_dict(start.state_dict())
 
     @abstractmethod
     def loss(self, model: Model, target: Target, buffer: Buffer) -> Loss:

@@ -20,7 +20,7 @@ from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
 from tcsis.learn.unbiased import Unbiased
 from tcsis.learn.warming import Warming
-from tcsis.mcmc.compiled import compiles
+from tcsis.mcmc.compiled import attracts, compiles
 from tcsis.reverse.schedules import last_sites
 from tcsis.targets.base import Target
 from tcsis.targets.factors import Factors
@@ -278,8 +278,11 @@ def paper_run(
 
 def annealed_population(target: Target) -> PopulationAnnealing:
     """A sweep of the whole population often where sweeps are compiled, of a part where each site
-    costs densities, or pairs of sites have to move."""
+    costs densities, or pairs of sites have to move.  On large ferromagnets without fields, where
+    sweeps are slow to change what is large, clusters move."""
     hard = isinstance(target, Factors) and target.forbids_more
+    if target.num_sites > MOST_ALONE and attracts(target):
+        return PopulationAnnealing(kernel="swendsen-wang", steps_per_rung=2, every=4)
     if compiles(target) and not hard:
         return PopulationAnnealing(size=4_096, every=4)
     num_rungs, steps_per_rung = (20, 2) if hard else (40, 2)

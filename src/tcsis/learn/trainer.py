@@ -39,6 +39,7 @@ def train(
     preset: str | None = None,
     *,
     config: Config | None = None,
+    start: Learned | None = None,
     seed: int = 0,
     steps: int | None = None,
     time_budget: float | None = None,
@@ -52,7 +53,9 @@ def train(
     ``method`` is "autoregressive", "any-time", "self-normalized" or "unbiased", by default what
     ``tcsis.presets.default_method`` says of the target (autoregressive for most), or a value such
     as ``SelfNormalized(...)`` that stands in for the preset's; ``preset`` is "fast" (the
-    default), "paper" or "tiny"; ``config`` stands in for both.  Training ends after ``steps`` steps
+    default), "paper" or "tiny"; ``config`` stands in for both.  ``start`` is a trained model to
+    begin from, of the same method on a target of the same size, such as another temperature, or
+    with "any-time" on a smaller periodic lattice.  Training ends after ``steps`` steps
     or ``time_budget`` seconds, whichever comes first.  The budget covers all that training does,
     from probing a black box to the last evaluation; ``account`` of the model says what it bought,
     and one that pays for no training is refused.  With a ``folder``, metrics go to
@@ -68,7 +71,7 @@ def train(
         config = choose_config(target, method, preset, config)
         if steps is not None:
             config = config.changed(num_steps=check_integer("steps", steps))
-        run = Run(target, config, seed, budget)
+        run = Run(target, config, seed, budget, None if start is None else start.module)
         keeper = Keeper(run, None if folder is None else Path(folder), checkpoint_every)
         with keeper.sole():
             if resume:

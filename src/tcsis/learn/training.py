@@ -47,9 +47,11 @@ class Run:
     """The state of a training run, and its loop."""
 
     def __init__(
-        self, target: Target, config: Config, seed: int, time_budget: Budget | None = None
-    ):
-        self.target, self.config, self.seed = target, config, seed
+        self, target: Target, config: Config, seed: int, time_budget: Budget | None = None,
+        first: nn.Module | None = None,
+    ):  # fmt: skip
+        """``first`` is another trained model, with whose weights this run begins."""
+        self.target, self.config, self.seed, self.first = target, config, seed, first
         self.budget = time_budget or Budget()
         free = target.free  # which the model is for
         self.model = config.new_model(free, seed)
@@ -119,7 +121,10 @@ class Run:
         if self.target.opaque:
             check_repeatable(self.target.free, self.buffer.all)
         with self.threads():
-            self.method.prepare(self.model, self.known, self.buffer, self.generator)
+            if self.first is None:
+                self.method.prepare(self.model, self.known, self.buffer, self.generator)
+            else:
+                self.method.carry(self.model, self.first, self.buffer)
         self.average.load_state_dict(self.model.state_dict())
         self.budget.lap("fitting")
 

@@ -10,6 +10,8 @@ sites of one colour class, from the target itself.
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +24,7 @@ from tcsis.learn.nn.gated import Gated, Guess, Weights
 from tcsis.noise import draw_categorical, log_normalise
 from tcsis.reverse.schedules import distances, singles
 from tcsis.targets.base import Target
+from tcsis.targets.lattice import Lattice
 
 NUM_NEAREST = 48
 """Sites from which a first guess is made where many are known: these screen the others."""
@@ -59,6 +62,7 @@ class KnownLaw(nn.Module):
         super().__init__()
         self.num_sites, self.num_values = target.num_sites, target.num_values
         self.order, self.last, self.values, self.reach = order, last, values, reach
+        self.lattice = target.lattice if target.symmetries.translations else None
         self.register_buffer("distance", distances(target), persistent=False)
         self.register_buffer("mean", torch.zeros(self.num_sites))
         self.register_buffer("covariance", torch.eye(self.num_sites))
@@ -139,6 +143,21 @@ class KnownLaw(nn.Module):
         z = z - self.mean
         self.covariance.copy_(self.shared(z.T @ z / len(z)))
 
+    def holds(self, other: KnownLaw) -> bool:
+        """Whether another law, of the same values and width, is of a lattice that is no larger."""
+        if self.lattice is None or other.lattice is None:
+            return False
+        ours, theirs = self.lattice.shape, other.lattice.shape
+        alike = (self.values, self.network.width) == (other.values, other.network.width)
+        return alike and len(ours) == len(theirs) and all(map(operator.ge, ours, theirs))
+
+    def carry(self, other: KnownLaw) -> None:
+        """Take the weights of the law of a lattice that this one ``holds``, by displacement."""
+        assert self.lattice is not None and other.lattice is not None
+        places, shares = displacements_in(other.lattice, self.lattice)
+        places, shares = places.to(self.mean.device), shares.to(self.mean)
+        self.network.carry(other.network, places, shares)
+
     def shared(self, values: Tensor) -> Tensor:
         """The mean over sites that share weights, (d, d) -> (d, d)."""
         slots = self.network.slots.flatten()
@@ -183,6 +202,21 @@ def slots_of(target: Target) -> Tensor:
     displaced = (place[None] - place[:, None]) % shape
     stride = torch.tensor([int(shape[axis + 1 :].prod()) for axis in range(len(shape))])
     return (displaced * stride).sum(-1)
+
+
+def displacements_in(smaller: Lattice, lattice: Lattice) -> tuple[Tensor, Tensor]:
+    """Where each displacement of a lattice is among those of another one, (d,), and which share of
+    it belongs there, (d,): none where it is farther than half a side of the other, and a half at
+    that distance, where one displacement of the other stands for two."""
+    places, shares = torch.zeros(lattice.num_sites).long(), torch.ones(lattice.num_sites)
+    for axis, length in enumerate(smaller.shape):
+        own = lattice.shape[axis]
+        step = torch.arange(lattice.num_sites) // math.prod(lattice.shape[axis + 1 :]) % own
+        step = step - own * (step > own // 2)  # the shorter way round
+        places = places * length + step % length
+        if own > length:
+            shares = shares * ((2 * step.abs() < length) + 0.5 * (2 * step.abs() == length))
+    return places, shares
 
 
 # -- blocks ---------------------------------------------------------------------------------------

@@ -158,3 +158,18 @@ class Gated(nn.Module):
         seen = torch.cat([seen, log_variance[:, None]], 1)
         inner = silu(seen @ self.place + self.row[slots[:, 0] // d])
         return self.gates(silu(self.hidden(inner)))
+
+    @torch.no_grad()
+    def carry(self, other: Gated, places: Tensor, shares: Tensor) -> None:
+        """Take the weights of another network of one row: where place j of this one is at
+        ``places`` (d,) of the other, its share ``shares`` (d,) of them, and none where that is
+        zero."""
+        for own, theirs in ((self.read, other.read), (self.linear, other.linear)):
+            own.copy_(theirs[places] * shares[:, None, None])
+        self.place[:-1].copy_(other.place[:-1][places] * shares[:, None])
+        self.place[-1].copy_(other.place[-1])
+        carried = {"read", "linear", "place"}
+        theirs = dict(other.named_parameters())
+        for name, weights in self.named_parameters():
+            if name not in carried:
+                weights.copy_(theirs[name])

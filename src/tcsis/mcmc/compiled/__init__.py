@@ -5,7 +5,13 @@ Machine code is kept beside the sources and made anew when any of them changes (
 
 from tcsis.mcmc.compiled.arrays import PairwiseArrays
 from tcsis.mcmc.compiled.factors import FactorArrays
-from tcsis.mcmc.compiled.kernels import COMPILED, CompiledKernel, arrays_of, compiles
+from tcsis.mcmc.compiled.kernels import (
+    COMPILED,
+    CompiledKernel,
+    arrays_of,
+    attracts,
+    compiles,
+)
 from tcsis.mcmc.compiled.moves import step, sweep, swendsen_wang, wolff
 from tcsis.mcmc.compiled.random import make_streams
 
@@ -15,6 +21,7 @@ __all__ = [
     "FactorArrays",
     "PairwiseArrays",
     "arrays_of",
+    "attracts",
     "compiles",
     "make_streams",
     "step",

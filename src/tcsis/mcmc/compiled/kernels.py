@@ -24,6 +24,17 @@ def compiles(target: Target) -> bool:
     return isinstance(target, Pairwise | Factors) and target.device.type == "cpu"
 
 
+def attracts(target: Target) -> bool:
+    """Whether all pairs of a target favour equal values and no site prefers one: clusters then turn
+    freely, and moves of them mix where single sites hardly do."""
+    if not isinstance(target, Pairwise) or not compiles(target):
+        return False
+    arrays = arrays_of(target)
+    assert isinstance(arrays, PairwiseArrays)
+    bound = arrays.agreement is not None and bool((arrays.agreement >= 0).all())
+    return bound and target.symmetries.value_permutation
+
+
 @lru_cache(maxsize=8)
 def arrays_of(target: Target) -> Arrays:
     """A target as plain arrays, kept for those that ask again."""
