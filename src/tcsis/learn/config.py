@@ -46,13 +46,15 @@ class Optimisation(Frozen):
 
 class Config(Frozen):
     """A training run of ``num_steps`` steps, with ``num_evaluations`` looks at ``num_evaluated``
-    draws on the way."""
+    draws on the way.  ``grows`` are shapes of smaller lattices that are trained on before, each with
+    the weights of the one before."""
 
     method: AnyMethod
     buffer: AnySource
     optimisation: Optimisation = Optimisation()
     dtype: Literal["float32", "float64"] = "float32"
     num_steps: Positive
+    grows: tuple[tuple[Positive, ...], ...] = ()
     num_evaluations: Annotated[int, Field(ge=0)] = 5
     num_evaluated: Positive = 2_000
 

@@ -25,6 +25,7 @@ from tcsis.reverse.schedules import last_sites
 from tcsis.targets.base import Target
 from tcsis.targets.factors import Factors
 from tcsis.targets.pairwise import Pairwise
+from tcsis.targets.resized import halvings
 
 MethodName = Literal["autoregressive", "any-time", "self-normalized", "unbiased"]
 Maker = Callable[[Target], Config]
@@ -43,9 +44,10 @@ MOST_DENSE = 256
 
 def default_method(target: Target) -> MethodName:
     """Autoregressive, with a network a site; any-time on a lattice of more than ``MOST_ALONE``
-    sites of two values that has translations, where all sites share one."""
+    sites that has translations, where all sites share one, if values are two or all alike."""
     known = target.free.sketch
-    shared = known.symmetries.translations and known.num_values == 2
+    symmetries = known.symmetries
+    shared = symmetries.translations and (known.num_values == 2 or symmetries.value_permutation)
     return "any-time" if shared and known.num_sites > MOST_ALONE else "autoregressive"
 
 
@@ -77,6 +79,7 @@ def tiny(target: Target, method: str | None = None) -> Config:
         update={
             "method": config.method.tiny(),
             "buffer": config.buffer.tiny(),
+            "grows": (),
             "optimisation": config.optimisation.model_copy(
                 update={"batch_size": 64, "warmup": 10, "ema": 0.9}
             ),
@@ -147,6 +150,7 @@ def any_time(target: Target) -> Config:
         buffer=annealed_population(target),
         optimisation=Optimisation(learning_rate=4e-3 if rows == 1 else 1e-2, batch_size=128),
         num_steps=8_000 if rows > 1 else 4_000 if d <= MOST_ALONE else 6_000,
+        grows=halvings(target) if d > MOST_ALONE else (),
         num_evaluations=3,
     )
 

@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from torch import nn
 
 from tcsis.basics.checks import check_integer
+from tcsis.basics.clock import Budget
 from tcsis.basics.files import write_whole
 from tcsis.basics.locks import sole_writer
 from tcsis.basics.progress import progress_bar
@@ -25,6 +28,7 @@ from tcsis.learn import checkpoint, presets
 from tcsis.learn.budgets import FEW, RECOGNISED, new_budget
 from tcsis.learn.checkpoint import CHECKPOINT
 from tcsis.learn.config import Config
+from tcsis.learn.growth import grown
 from tcsis.learn.learned import Learned
 from tcsis.learn.method import Method
 from tcsis.learn.training import Run
@@ -71,7 +75,7 @@ def train(
         config = choose_config(target, method, preset, config)
         if steps is not None:
             config = config.changed(num_steps=check_integer("steps", steps))
-        run = Run(target, config, seed, budget, None if start is None else start.module)
+        run = Run(target, config, seed, budget, beginning(target, config, start, seed, budget))
         keeper = Keeper(run, None if folder is None else Path(folder), checkpoint_every)
         with keeper.sole():
             if resume:
@@ -91,6 +95,18 @@ def train(
     if time_budget is not None:
         say(learned, time_budget, few=run.progress * FEW > run.by_steps, aloud=progress)
     return learned
+
+
+def beginning(
+    target: Target, config: Config, start: Learned | None, seed: int, budget: Budget
+) -> Callable[[], nn.Module | None]:
+    """What makes the model whose weights a run begins with: one that is given, or that of smaller
+    lattices."""
+    if start is None:
+        return partial(grown, target, config, seed, budget)
+    if not isinstance(start, Learned):
+        raise ValueError(f"start is a {type(start).__name__}: expected what tcsis.train returned")
+    return lambda: start.module
 
 
 def say(model: Learned, time_budget: float, few: bool, aloud: bool) -> None:

@@ -6,7 +6,7 @@ x_0 ← buffer,  loss ← objective(model, estimate(x_0)),  θ ← AdamW,  θ̄ 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any, cast
@@ -48,9 +48,9 @@ class Run:
 
     def __init__(
         self, target: Target, config: Config, seed: int, time_budget: Budget | None = None,
-        first: nn.Module | None = None,
+        first: Callable[[], nn.Module | None] = lambda: None,
     ):  # fmt: skip
-        """``first`` is another trained model, with whose weights this run begins."""
+        """``first`` makes another trained model, with whose weights this run begins."""
         self.target, self.config, self.seed, self.first = target, config, seed, first
         self.budget = time_budget or Budget()
         free = target.free  # which the model is for
@@ -114,17 +114,20 @@ class Run:
             yield self.step
 
     def begin(self) -> None:
-        """States, and what is fitted to them before training."""
+        """First weights of another model, if there is one, states, and what is fitted to them before
+        training."""
+        first = self.first()
+        self.budget.lap("growing")
         self.buffer.source = fit_source(self.buffer.source, self.known, self.budget)
         self.buffer.start(self.generator)
         self.budget.lap("annealing")
         if self.target.opaque:
             check_repeatable(self.target.free, self.buffer.all)
         with self.threads():
-            if self.first is None:
+            if first is None:
                 self.method.prepare(self.model, self.known, self.buffer, self.generator)
             else:
-                self.method.carry(self.model, self.first, self.buffer)
+                self.method.carry(self.model, first, self.buffer)
         self.average.load_state_dict(self.model.state_dict())
         self.budget.lap("fitting")
 

@@ -1,0 +1,165 @@
+"""Large lattices: the default, grown from smaller ones, against exact answers.
+
+    python benchmarks/scale.py [WORDS]    writes docs/results/scale/lattices.md and lattices.png
+
+Every cell is one training run of so many steps with one core (``OMP_NUM_THREADS=1
+NUMBA_NUM_THREADS=1``), and 16,384 draws.  Models go to runs/scale, finished cells to
+``lattices.jsonl``, and are not run again; to repeat one, delete its line.  With words, such as
+"Potts" or "24×24", only the cells that have all of them are run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import torch
+
+import tcsis
+from tcsis.basics.files import whole_file, write_whole
+from tcsis.draws import Draws
+from tcsis.learn.learned import Learned
+from tcsis.targets import Ising, Potts, SpinGlass
+from tcsis.targets.base import Target
+
+FOLDER = Path(__file__).parents[1] / "docs" / "results" / "scale"
+CELLS, MODELS = FOLDER / "lattices.jsonl", Path("runs") / "scale"
+NUM_DRAWS, NUM_EXACT = 16_384, 16_384
+CRITICAL = math.log1p(math.sqrt(2)) / 2
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A target, the steps that its training takes, and what the preset is changed by."""
+
+    name: str
+    target: Target
+    steps: int
+    calls: tuple[int | None, ...] = (None,)
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+SIXTEEN: tuple[int | None, ...] = (None, 64, 32)
+CURVE = {"num_evaluations": 12}
+CASES = [
+    Case("Ising 16×16, β = 0.4407", Ising(16, 0.4407), 1_200, SIXTEEN, CURVE),
+    Case("Potts V = 3, 16×16, β = 1.005", Potts(16, 3, 1.005), 1_000, SIXTEEN),
+    Case("Ising 24×24, β = 0.4407", Ising(24, 0.4407), 2_000, changes=CURVE),
+    Case("Ising 16×16, β = 0.6", Ising(16, 0.6), 600, SIXTEEN),
+    Case("Ising 16×16, β = 0.28", Ising(16, 0.28), 600, SIXTEEN),
+    Case("Potts V = 3, 16×16, β = 0.5", Potts(16, 3, 0.5), 400, SIXTEEN),
+    Case("Potts V = 3, 16×16, β = 1.2", Potts(16, 3, 1.2), 500, SIXTEEN),
+    Case("Ising 32×32, β = 0.4407", Ising(32, 0.4407), 2_400, changes=CURVE),
+    Case("±J glass 16×16, open, β = 1", SpinGlass(16, 1.0, seed=0, boundary="open"), 4_000),
+    Case("Potts V = 4, 16×16, β = 1.0986", Potts(16, 4, 1.0986), 700, SIXTEEN),
+    Case("Ising 24×24, β = 0.28", Ising(24, 0.28), 400),
+    Case("Ising 24×24, β = 0.6", Ising(24, 0.6), 400),
+    Case("Ising 32×32, β = 0.28", Ising(32, 0.28), 250),
+    Case("Ising 32×32, β = 0.6", Ising(32, 0.6), 250),
+]
+
+
+def main(words: list[str]) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for case in CASES:
+        if all(word in case.name for word in words) and case.name not in {
+            c["case"] for c in kept()
+        }:
+            line = json.dumps(run(case), ensure_ascii=False)
+            print(line, flush=True)
+            with CELLS.open("ab", buffering=0) as file:
+                file.write(f"{line}\n".encode())
+    write_whole(FOLDER / "lattices.md", page(kept()))
+    with whole_file(FOLDER / "lattices.png") as path:
+        picture(kept(), path)
+
+
+def kept() -> list[Cell]:
+    return [json.loads(line) for line in CELLS.read_text().splitlines()] if CELLS.exists() else []
+
+
+# -- one cell --------------------------------------------------------------------------------------
+
+
+def run(case: Case) -> Cell:
+    begun, busy = time.perf_counter(), time.process_time()
+    config = tcsis.presets.fast(case.target).changed(num_steps=case.steps, **case.changes)
+    model = tcsis.train(case.target, config=config, progress=False)
+    cell: Cell = {
+        "case": case.name, "method": model.kind, "steps": case.steps,
+        "grows": [list(shape) for shape in config.grows],
+        "seconds": round(time.perf_counter() - begun), "cpu": round(time.process_time() - busy),
+        "spent": {what: round(seconds, 1) for what, seconds in model.spent.items()},
+        "weights": sum(weights.numel() for weights in model.module.parameters()),
+        "curve": [[record["seconds"], record["ess"]] for record in model.history],
+    }  # fmt: skip
+    model.save(MODELS / case.name)
+    reference = true_energy(case.target)
+    cell["draws"] = [of_calls(model, calls, reference) for calls in case.calls]
+    return cell
+
+
+def true_energy(target: Target) -> Draws | None:
+    """Independent exact draws, where there are any to be had."""
+    try:
+        return tcsis.exact.draw(target, NUM_EXACT, seed=7)
+    except ValueError:
+        return None
+
+
+def of_calls(model: Learned, calls: int | None, reference: Draws | None) -> Cell:
+    draws = model.sample(NUM_DRAWS, calls=calls, seed=100)
+    assert draws.log_weight is not None and draws.weights is not None
+    cell: Cell = {
+        "calls": round(draws.num_network_calls / NUM_DRAWS), "ess": draws.ess,
+        "log_z": draws.log_z, "log_z_spread": draws.log_z_error,
+        "variance": float(draws.log_weight.var()), "per_second": round(NUM_DRAWS / draws.seconds),
+        "verdict": tcsis.judge(draws, model.target).level if calls is None else None,
+    }  # fmt: skip
+    try:
+        truth = tcsis.exact.solve(model.target)
+        cell["log_z_error"] = draws.log_z - truth.log_z
+    except ValueError:
+        pass
+    if model.target.num_values == 2 and model.target.symmetries.translations:
+        m = (2 * draws.x.double() - 1).mean(-1)
+        cell["positive"] = float((m > 0).double().mean() + (m == 0).double().mean() / 2)
+    if reference is not None:
+        cell["energy_sigmas"] = apart(draws, reference, model.target)
+    return cell
+
+
+def apart(draws: Draws, reference: Draws, target: Target) -> float:
+    """Mean energies by weight and of exact draws: their difference in standard errors."""
+    e, f = (target.energy(d.x.long()).double() for d in (draws, reference))
+    w = draws.weights
+    assert w is not None
+    w = w / w.sum()
+    mean = (w * e).sum()
+    variance = (w.square() * (e - mean).square()).sum() + f.var() / len(f)
+    return float((mean - f.mean()) / variance.sqrt())
+
+
+# -- page ------------------------------------------------------------------------------------------
+
+
+def page(cells: list[Cell]) -> str:
+    return ""
+
+
+def picture(cells: list[Cell], path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    figure.savefig(path, dpi=130, format="png")
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(sys.argv[1:])
