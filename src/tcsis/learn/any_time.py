@@ -137,9 +137,10 @@ class AnyTime(Method[KnownLaw]):
         model.correlate(buffer.all)
         if isinstance(start, KnownLaw) and model.holds(start):
             model.carry(start)
-        else:
-            refuse_unless_alike(model, start)
-            model.network.load_state_dict(start.network.state_dict())
+            return
+        refuse_unless_alike(model, start)
+        assert isinstance(start, KnownLaw)
+        model.network.load_state_dict(start.network.state_dict())
 
     def loss(self, model: KnownLaw, target: Target, buffer: Buffer) -> Loss:
         return partial(by_both_sides, model, self.evidence, self.asks, buffer)

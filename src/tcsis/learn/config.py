@@ -46,8 +46,8 @@ class Optimisation(Frozen):
 
 class Config(Frozen):
     """A training run of ``num_steps`` steps, with ``num_evaluations`` looks at ``num_evaluated``
-    draws on the way.  ``grows`` are shapes of smaller lattices that are trained on before, each with
-    the weights of the one before."""
+    draws on the way.  ``grows`` are shapes of smaller lattices that come before, each trained with
+    the weights of the one before it."""
 
     method: AnyMethod
     buffer: AnySource

@@ -1,8 +1,8 @@
 """Training that grows a lattice: what is learned on a small one holds on a larger one.
 
 Where sites share their weights by displacement, a law of a small periodic lattice is one of any
-larger lattice too: weights of displacements that it does not have are zero.  What is near is learned
-where steps cost least, and what is left for the large lattice is what only a large one has.
+larger lattice too: weights of displacements that it does not have are zero.  What is near is
+learned where steps cost least, and what is left for the large lattice is what only it has.
 """
 
 from __future__ import annotations

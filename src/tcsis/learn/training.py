@@ -114,8 +114,8 @@ class Run:
             yield self.step
 
     def begin(self) -> None:
-        """First weights of another model, if there is one, states, and what is fitted to them before
-        training."""
+        """Weights of another model to begin with, if there is one, states, and what is fitted to
+        them before training."""
         first = self.first()
         self.budget.lap("growing")
         self.buffer.source = fit_source(self.buffer.source, self.known, self.budget)

@@ -1,4 +1,4 @@
-"""The same law on another lattice: couplings by displacement, where all sites see the others alike."""
+"""The same law on another lattice, where all sites see the others alike: couplings go by steps."""
 
 from __future__ import annotations
 
@@ -47,19 +47,20 @@ def on_lattice(target: Target, shape: Sequence[int]) -> Pairwise:
     before, lattice = target.lattice, Lattice(tuple(shape))
     if len(shape) != len(before.shape) or any(map(int.__gt__, lattice.shape, before.shape)):
         raise ValueError(
-            f"grows has {list(shape)} for a lattice of shape {list(before.shape)}: expected as many "
-            "sides, none of them longer"
+            f"grows has {list(shape)} for a lattice of shape {list(before.shape)}: expected as "
+            "many sides, none of them longer"
         )
     steps, tables = around_origin(target)
     sites = torch.arange(lattice.num_sites)
     place = torch.stack(torch.unravel_index(sites, lattice.shape), -1)  # (d, axes)
-    there = (place[:, None] + steps) % torch.tensor(lattice.shape)
-    other = sum(there[..., k] * n for k, n in enumerate(strides(lattice)))  # (d, degree)
+    there = (place[:, None] + steps) % torch.tensor(lattice.shape)  # (d, degree, axes)
+    other = lattice.sites[tuple(there.unbind(-1))]
     edges = torch.stack([sites[:, None].expand_as(other), other], -1).flatten(0, 1)
     couplings = tables.repeat(len(sites), 1, 1) / 2  # every pair is met from both of its ends
     fields = target.fields[:1].expand(len(sites), -1)
-    placed = {"device": target.device, "dtype": target.dtype}
-    return Pairwise(edges, couplings, fields, lattice=lattice, **placed)
+    return Pairwise(
+        edges, couplings, fields, lattice=lattice, device=target.device, dtype=target.dtype
+    )
 
 
 def around_origin(target: Pairwise) -> tuple[Tensor, Tensor]:
@@ -72,7 +73,3 @@ def around_origin(target: Pairwise) -> tuple[Tensor, Tensor]:
     shape = torch.tensor(target.lattice.shape)
     place = torch.stack(torch.unravel_index(neighbours, target.lattice.shape), -1)
     return torch.where(place > shape // 2, place - shape, place), tables
-
-
-def strides(lattice: Lattice) -> list[int]:
-    return [math.prod(lattice.shape[k + 1 :]) for k in range(len(lattice.shape))]

@@ -164,8 +164,8 @@ class Gated(nn.Module):
         """Take the weights of another network of one row: where place j of this one is at
         ``places`` (d,) of the other, its share ``shares`` (d,) of them, and none where that is
         zero."""
-        for own, theirs in ((self.read, other.read), (self.linear, other.linear)):
-            own.copy_(theirs[places] * shares[:, None, None])
+        for own, by_place in ((self.read, other.read), (self.linear, other.linear)):
+            own.copy_(by_place[places] * shares[:, None, None])
         self.place[:-1].copy_(other.place[:-1][places] * shares[:, None])
         self.place[-1].copy_(other.place[-1])
         carried = {"read", "linear", "place"}
