@@ -25,6 +25,7 @@ from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.conditional import Conditional
 from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned, from_checkpoint
+from tcsis.learn.learned import load as load_learned
 from tcsis.learn.trainer import CHECKPOINT, train
 from tcsis.targets.base import Target
 
@@ -113,11 +114,17 @@ def perform(job: Job) -> Comparison:
 
 def run_train(job: Job, run: TrainRun, config: Config) -> Comparison:
     model = train(
-        job.target, config=config, seed=run.seed, time_budget=run.time_budget, folder=job.folder,
-        resume=job.goes_on, checkpoint_every=run.checkpoint_every, progress=job.progress,
+        job.target, config=config, start=find_start(run), seed=run.seed,
+        time_budget=run.time_budget, folder=job.folder, resume=job.goes_on,
+        checkpoint_every=run.checkpoint_every, progress=job.progress,
     )  # fmt: skip
     draws = model.sample(run.n, seed=run.seed)
     return finish(job, config.method.kind, Entry.of(model, draws))
+
+
+def find_start(run: TrainRun) -> Learned | None:
+    """The model whose weights a training begins with, that of the run named."""
+    return None if run.start is None else load_learned(Path(run.start) / CHECKPOINT)
 
 
 def run_compare(job: Job, settings: Compare) -> Comparison:

@@ -59,6 +59,7 @@ class TrainingRun(DrawingRun):
 
 class TrainRun(TrainingRun):
     method: MethodName | None = None
+    start: str | None = None
 
 
 class CompareRun(TrainingRun):

@@ -572,3 +572,19 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
 
 def saved_step(run: Path) -> int:
     return checkpoint.load(run / "checkpoint")[1]["step"]
+
+
+def test_a_run_begins_with_the_weights_of_another(tcsis_cli: Callable, tmp_path: Path) -> None:
+    any_time = ["--method", "any-time", *TINY]
+    assert tcsis_cli("train", *SMALL, *any_time, "--out", "small").code == 0
+    done = tcsis_cli(
+        "train", "ising", "--side", "4", "--beta", "0.4", *any_time, "--start", "small",
+        "--out", "large",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    config = tomllib.loads((tmp_path / "large" / "config.toml").read_text())
+    assert config["run"]["start"] == str(tmp_path / "small")
+    refused = tcsis_cli("train", *SMALL, *any_time, "--start", "nowhere", "--out", "other")
+    assert refused.code == 4 and refused.err.count("\n") == 1 and "nowhere" in refused.err
+    other = tcsis_cli("train", *SMALL, *TINY, "--start", "small", "--out", "other")
+    assert other.code == 2 and "expected a model of the same method" in other.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -114,12 +115,20 @@ def train(
     preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
     steps: Annotated[int | None, Option(help="training steps")] = None,
     time_budget: Annotated[float | None, Option(help="most seconds of training")] = None,
+    start: Annotated[
+        str | None, Option(metavar="RUN", help="a trained run to begin with the weights of")
+    ] = None,
 ) -> int:
     """Train a sampler, draw from it, judge the draws and write the report."""
     from tcsis.app.cli import running
 
     over = {
-        "run": {"method": method, "preset": preset, "time_budget": time_budget},
+        "run": {
+            "method": method,
+            "preset": preset,
+            "time_budget": time_budget,
+            "start": None if start is None else str(Path(start).absolute()),
+        },
         "train": {"num_steps": steps},
     }
     return running.run("train", target, run, folder, gates, trust, printing, over)
