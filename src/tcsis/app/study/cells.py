@@ -2,7 +2,8 @@
 
 A cell carries the key of all that determines it, and a digest of the code that made it.  A file
 with another key belongs to another study and is refused.  One that cannot be read is damaged, and
-one of other code is out of date: their cells are to be run again.
+one of other code, which may have had other settings, is out of date: their cells are to be run
+again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import tcsis
 from tcsis.app.study.plan import Task
 from tcsis.app.study.sources import digest
 from tcsis.app.summaries import finite
@@ -71,7 +71,6 @@ def make_key(task: Task) -> dict[str, Any]:
         "method": task.method.name, "seed": task.seed, "num_draws": task.num_draws,
         "seconds": task.seconds, "steps": task.steps,
         "settings": task.method.way.describe(task, setting.make_target()),
-        "tcsis": tcsis.__version__,
     }  # fmt: skip
 
 
@@ -168,8 +167,11 @@ def read_all(folder: Path, tasks: list[Task]) -> Kept:
         if cell is None:
             kept.damaged.append(path.name)
         else:
-            refuse_others(folder, path, cell.key, make_key(task))
-            if cell.code == code(task):
+            current, wanted = cell.code == code(task), make_key(task)
+            if not current:  # other code may have had other settings
+                wanted["settings"] = cell.key.get("settings")
+            refuse_others(folder, path, cell.key, wanted)
+            if current:
                 kept.cells[task] = cell
             else:
                 kept.outdated.append(path.name)
