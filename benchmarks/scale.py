@@ -30,7 +30,7 @@ from tcsis.targets.base import Target
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "scale"
 CELLS, MODELS = FOLDER / "lattices.jsonl", Path("runs") / "scale"
-NUM_DRAWS, NUM_EXACT = 16_384, 16_384
+NUM_DRAWS, NUM_EXACT = 16_384, 2_048
 CRITICAL = math.log1p(math.sqrt(2)) / 2
 Cell = dict[str, Any]
 
