@@ -25,8 +25,8 @@ from tcsis.mcmc.chains import Chains
 from tcsis.targets.base import counting
 from tcsis.targets.pairwise import Pairwise
 
-CAPACITY = 1_024
-ENOUGH = 200.0
+CAPACITY = 512
+ENOUGH = 100.0
 """Autocorrelation times after which a run may end before its budget does."""
 BATCHES, BATCH_SECONDS = 9, 0.04
 """Of steps that are timed."""
@@ -41,10 +41,10 @@ class Recorded:
 
 
 def record(chains: Chains, look: Callable[[Tensor], Tensor], seconds: float) -> Recorded:
-    """Run chains until there is enough of them or ``seconds`` are over."""
+    """Run chains until there is enough of them or ``seconds`` of this core are over."""
     rows: list[Tensor] = []
-    thin, end = 1, time.perf_counter() + seconds
-    while time.perf_counter() < end or len(rows) < 4:
+    thin, end = 1, time.process_time() + seconds
+    while time.process_time() < end or len(rows) < 4:
         chains.advance(thin)
         rows.append(look(chains.x))
         if len(rows) == CAPACITY:

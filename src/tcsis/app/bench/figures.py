@@ -18,6 +18,7 @@ from matplotlib.ticker import EngFormatter, FixedLocator, NullFormatter, NullLoc
 
 from tcsis.app.bench.plan import Family, Method, Plan, Result
 from tcsis.app.bench.table import (
+    Choice,
     Row,
     amortised,
     choices,
@@ -29,9 +30,10 @@ from tcsis.app.bench.table import (
 
 PANEL = (4.0, 3.1)
 COLUMNS = 3
+MARK_SIZE = 6.5
 LOOKS: tuple[tuple[str, str], ...] = (
     ("#2a6fbb", "o"), ("#128267", "s"), ("#5b8c1f", "D"), ("#a04c92", "^"), ("#8a6d3b", "v"),
-    ("#b3202c", "*"), ("#e07b00", "P"), ("#6b7684", "X"), ("#9aa3ad", "h"), ("#4b4f57", "p"),
+    ("#b3202c", "X"), ("#e07b00", "P"), ("#6b7684", "<"), ("#9aa3ad", "h"), ("#4b4f57", "p"),
 )  # fmt: skip
 """Colour and marker of every method, in the order of the plan."""
 DRAWN = (3.0, 8.0)
@@ -41,17 +43,15 @@ DRAWN = (3.0, 8.0)
 def figures(plan: Plan, rows: Sequence[Row]) -> dict[str, Figure]:
     """Every figure by the name of its file."""
     return {
-        "cost": by_side(plan, rows, cost_of, "one core for an independent draw", "s"),
-        "densities": by_side(
-            plan, rows, density_cost_of, "density calls for an independent draw", ""
-        ),
+        "cost": by_side(plan, rows, cost_of, "seconds of one core", "s"),
+        "densities": by_side(plan, rows, density_cost_of, "density calls", ""),
         "amortised": by_amount(plan, rows),
     }
 
 
 def looks(plan: Plan) -> dict[str, dict[str, Any]]:
     return {
-        method.name: {"color": colour, "marker": marker, "ms": 11 if marker == "*" else 6.5}
+        method.name: {"color": colour, "marker": marker, "ms": MARK_SIZE}
         for method, (colour, marker) in zip(plan.methods, LOOKS, strict=False)
     }
 
@@ -102,16 +102,20 @@ def by_side(
     figure, every, last = panels(plan)
     shown: dict[str, Method] = {}
     for family, axes in zip(plan.families, every, strict=False):
+        values = [0.0]
         for method in plan.methods:
             own = [r for r in points(rows, family, method.name) if cost(r.result) is not None]
             if own:
                 shown[method.name] = method
                 draw_line(axes, own, cost, looks(plan)[method.name])
+                values += [value for row in own if (value := cost(row.result)) is not None]
         finish(axes, family.title, "side", beside, unit)
         axes.xaxis.set_major_locator(FixedLocator(family.sides))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
         axes.set_xlim(min(family.sides) / 1.08, max(family.sides) * 1.08)
+        if any(values):
+            axes.set_ylim(min(values[1:]) / 3, 6 * max(values))
     law = Line2D([], [], color="#9aa3ad", lw=1, ls="--")
     legend(last, plan, in_order(plan, shown), [(bound_mark(), "at least that"), (law, "fitted")])
     return figure
@@ -140,9 +144,6 @@ def draw_line(
             "", (side, value * 3), (side, value),
             arrowprops={"arrowstyle": "->", "color": look["color"], "shrinkA": 4},
         )  # fmt: skip
-    if bounds:  # room for the arrows
-        top = axes.get_ylim()[1]
-        axes.set_ylim(top=max(top, 4 * max(value for _, value in bounds)))
 
 
 def bound_mark() -> Line2D:
@@ -167,8 +168,12 @@ def by_amount(plan: Plan, rows: Sequence[Row]) -> Figure:
             if (row.task.family, row.task.side) == (family, side) and not row.task.method.needs:
                 shown[row.task.method.name] = row.task.method
                 draw_amortised(axes, row, amounts, looks(plan)[row.task.method.name])
-        mark_crossing(axes, plan, rows, family, side)
-        finish(axes, f"{family.title}, side {side}", "number of draws", "one core a draw", "s")
+        title = f"{family.title}, side {side}"
+        for choice in choices(plan, rows):
+            if (choice.family, choice.side) == (family, side):
+                mark_crossing(axes, choice)
+                title += f"\ntraining pays from: {choice.says}"
+        finish(axes, title, "number of draws", "seconds of one core a draw", "s")
     crossed = Line2D([], [], ls="none", marker="o", mfc="white", color="black", ms=9)
     bound = Line2D([], [], color="#4b4f57", lw=1.2, ls=":")
     more = [(crossed, "from here on training pays"), (bound, "at least that")]
@@ -193,16 +198,12 @@ def draw_amortised(axes: Axes, row: Row, amounts: np.ndarray, look: dict[str, An
     )  # fmt: skip
 
 
-def mark_crossing(axes: Axes, plan: Plan, rows: Sequence[Row], family: Family, side: int) -> None:
-    for choice in choices(plan, rows):
-        if (choice.family, choice.side) != (family, side) or choice.learned is None:
-            continue
-        if choice.draws is not None and 10 ** DRAWN[0] < choice.draws < 10 ** DRAWN[1]:
-            height = amortised(choice.learned.result, choice.draws)
-            axes.plot(
-                [choice.draws], [height], ls="none", marker="o", mfc="white", color="black", ms=9,
-                zorder=5,
-            )  # fmt: skip
-        axes.text(
-            0.97, 0.95, choice.says, transform=axes.transAxes, ha="right", va="top", fontsize=8
-        )
+def mark_crossing(axes: Axes, choice: Choice) -> None:
+    """A ring where the trained sampler meets the other method."""
+    draws = choice.draws
+    if draws is not None and 10 ** DRAWN[0] < draws < 10 ** DRAWN[1]:
+        assert choice.learned is not None
+        axes.plot(
+            [draws], [amortised(choice.learned.result, draws)], ls="none", marker="o", mfc="white",
+            color="black", ms=9, zorder=5,
+        )  # fmt: skip

@@ -37,8 +37,8 @@ def small_enough(family: Family, side: int) -> bool:
 
 @dataclass(frozen=True)
 class Trained:
-    """The preset ``fast`` of a method, until its time is over or its steps are made; then draws
-    whose ESS is looked at."""
+    """The preset ``fast`` of a method, until its time is over or, where they are given, its steps
+    are made; then draws whose ESS is looked at."""
 
     method: str
     num_draws: int
@@ -52,7 +52,7 @@ class Trained:
         began = time.process_time()
         model = train(
             target, config=config, seed=task.seed, steps=self.steps, progress=False,
-            time_budget=task.seconds,
+            time_budget=task.seconds if self.steps is None else None,
         )  # fmt: skip
         training = time.process_time() - began
         model.sample(2, seed=DRAWING_SEED)  # which may compile, or plan

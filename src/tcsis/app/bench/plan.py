@@ -80,7 +80,8 @@ class Ladder:
 @dataclass(frozen=True)
 class Family:
     """Targets of one kind by their side.  The energy is observed of all, ``observables`` besides;
-    ``ferromagnet`` says whether cluster moves apply."""
+    ``ferromagnet`` says whether cluster moves apply, ``patience`` how many times longer a training
+    is than those of others."""
 
     name: str
     title: str
@@ -90,6 +91,7 @@ class Family:
     observables: tuple[tuple[str, Observable], ...]
     ladder: Ladder
     ferromagnet: bool
+    patience: float = 1.0
 
 
 class Way(Protocol):
@@ -159,13 +161,16 @@ class Plan:
     def tasks(self) -> list[Task]:
         """Every cell, those that take longest first."""
         found = [
-            Task(family, side, method, self.training[side] if method.learned else self.chains)
+            Task(family, side, method, self.seconds(family, side, method))
             for family in self.families
             for side in family.sides
             for method in self.methods
             if method.serves(family, side)
         ]
         return sorted(found, key=expected_seconds, reverse=True)
+
+    def seconds(self, family: Family, side: int, method: Method) -> float:
+        return family.patience * self.training[side] if method.learned else self.chains
 
 
 OVERHEAD = 6.0

@@ -32,7 +32,8 @@ FAMILIES = (
            (MAGNETISATION, ("sign of m", sign_of_magnetisation)), Ladder(0.6, 1.2, 5),
            ferromagnet=True),
     Family("potts", "Potts V = 10, transition", (8, 12, 16), PottsAtTransition(10), potts_truth,
-           (("order parameter", OrderParameter(10)),), Ladder(0.75, 4.0, 16), ferromagnet=True),
+           (("order parameter", OrderParameter(10)),), Ladder(0.75, 4.0, 16), ferromagnet=True,
+           patience=2.0),
     Family("glass-2", "±J glass, β = 2", (6, 8, 10, 12), GlassAt(2.0), glass_truth, OVERLAPS,
            Ladder(0.15, 0.8, 8), ferromagnet=False),
     Family("glass-3", "±J glass, β = 3", (6, 8, 10, 12), GlassAt(3.0), glass_truth, OVERLAPS,
@@ -83,7 +84,7 @@ QUICK = Plan(
     "quick",
     tuple(replace(f, sides=QUICK_SIDES[f.name]) for f in FAMILIES if f.name in QUICK_SIDES),
     tuple(shortened(method) for method in METHODS if method.name in QUICK_NAMES),
-    1.0, {3: 20.0, 4: 20.0, 6: 20.0},
+    2.0, {3: 3.0, 4: 3.0, 6: 3.0},
     guarded=(
         "critical-6-gibbs", "critical-6-wolff", "critical-6-tempering",
         "glass-2-4-gibbs", "glass-2-4-annealing",

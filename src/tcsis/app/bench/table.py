@@ -154,29 +154,45 @@ def density_cost_of(result: Result) -> float | None:
 
 @dataclass(frozen=True)
 class Choice:
-    """One target: the cheapest trained sampler and the cheapest of the others.  ``draws`` is the
-    number from which on training pays, None where it never does or where nobody can tell; ``most``
-    says that it is at most that, for the others are known by a bound alone."""
+    """One target: the cheapest ``other`` method that is believed, the trained sampler that pays
+    soonest, or else draws most cheaply, and the refused method with the lowest bound, where it may
+    be cheaper than the other one.  None where there is none."""
 
     family: Family
     side: int
     learned: Row | None
-    other: Row
-    draws: float | None
-    most: bool
+    other: Row | None
+    refused: Row | None
+
+    @property
+    def draws(self) -> float | None:
+        """From how many draws on training pays against the other method."""
+        return pays(self.learned, self.other)
+
+    @property
+    def most(self) -> float | None:
+        """The same at most, if the refused method costs no more than it must."""
+        return pays(self.learned, self.refused)
 
     @property
     def says(self) -> str:
         if self.learned is None:
-            return "no trained sampler is believed" + (
-                "" if not self.other.result.refused else ", and no chain either"
-            )
-        name = self.other.task.method.title
-        if self.draws is None:
-            if self.most:
-                return "nobody can tell: no chain is believed, and the bound does not decide"
-            return f"never: {name} wins at every n"
-        return f"{'at most ' if self.most else ''}{self.draws:.2g} draws"
+            return "no trained sampler is believed"
+        if self.other is not None and self.draws is None:
+            return f"never: {self.other.task.method.title} wins at every n"
+        if self.refused is None:
+            return f"{count(self.draws)} draws"
+        if self.most is not None:
+            least = "at most" if self.draws is None else f"{count(self.draws)} to"
+            return f"{least} {count(self.most)} draws"
+        unknown = f"the cost of {self.refused.task.method.title} is not known"
+        return unknown if self.draws is None else f"{count(self.draws)} draws, but {unknown}"
+
+
+def count(draws: float | None) -> str:
+    """Two digits."""
+    assert draws is not None
+    return f"{float(f'{draws:.2g}'):,.0f}"
 
 
 def choices(plan: Plan, rows: Sequence[Row]) -> list[Choice]:
@@ -185,32 +201,33 @@ def choices(plan: Plan, rows: Sequence[Row]) -> list[Choice]:
     for family in plan.families:
         for side in family.sides:
             own = [r for r in rows if (r.task.family, r.task.side) == (family, side)]
-            if choice := choose(family, side, own):
-                found.append(choice)
+            ours = [row for row in own if not row.task.method.needs]
+            if len({row.task.method.learned for row in ours}) == 2:
+                found.append(choose(family, side, ours))
     return found
 
 
-def choose(family: Family, side: int, rows: Sequence[Row]) -> Choice | None:
-    ours = [row for row in rows if not row.task.method.needs]
-    learned = [row for row in ours if row.task.method.learned]
-    others = [row for row in ours if not row.task.method.learned]
-    if not learned or not others:
+def choose(family: Family, side: int, rows: Sequence[Row]) -> Choice:
+    others = [row for row in rows if not row.task.method.learned]
+    other = cheapest([row for row in others if not row.result.refused])
+    refused = cheapest([row for row in others if row.result.refused])
+    if refused and other and other.result.cost <= refused.result.cost:
+        refused = None
+    good = [row for row in rows if row.task.method.learned and not row.result.refused]
+    paying = [(draws, row) for row in good if (draws := pays(row, other)) is not None]
+    learned = min(paying, key=lambda pair: pair[0])[1] if paying else cheapest(good)
+    return Choice(family, side, learned, other, refused)
+
+
+def cheapest(rows: Sequence[Row]) -> Row | None:
+    return min(rows, key=lambda row: row.result.cost, default=None)
+
+
+def pays(learned: Row | None, other: Row | None) -> float | None:
+    """The number of draws from which on training pays; None where it does not, or where one of both
+    is missing."""
+    if learned is None or other is None:
         return None
-    believed = [row for row in others if not row.result.refused]
-    other = min(believed or others, key=lambda row: row.result.cost)
-    good = [row for row in learned if not row.result.refused]
-    if not good:
-        return Choice(family, side, None, other, None, not believed)
-    pairs = [(pays(row, other), row) for row in good]
-    paying = [(draws, row) for draws, row in pairs if draws is not None]
-    if paying:
-        draws, row = min(paying, key=lambda pair: pair[0])
-        return Choice(family, side, row, other, draws, not believed)
-    cheapest = min(good, key=lambda row: row.result.cost)
-    return Choice(family, side, cheapest, other, None, not believed)
-
-
-def pays(learned: Row, other: Row) -> float | None:
     result = learned.result
     return crossing(result.training_seconds, result.cost, other.result.cost)
 
@@ -227,10 +244,11 @@ def choices_as_markdown(found: Sequence[Choice]) -> str:
     )  # fmt: skip
     lines = []
     for choice in found:
-        other, learned = choice.other.result, choice.learned
-        bound = "> " if other.refused else ""
-        line = [choice.family.title, str(choice.side), choice.other.task.method.title]
-        line.append(bound + seconds(other.cost))
+        other, learned = choice.other or choice.refused, choice.learned
+        assert other is not None
+        bound = "> " if other.result.refused else ""
+        line = [choice.family.title, str(choice.side), other.task.method.title]
+        line.append(bound + seconds(other.result.cost))
         if learned is None:
             line += ["–"] * (3 + len(AMOUNTS))
         else:
