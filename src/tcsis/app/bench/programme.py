@@ -58,7 +58,7 @@ METHODS = (
 )  # fmt: skip
 
 FULL = Plan(
-    "full", FAMILIES, METHODS, 15.0, {6: 20.0, 8: 25.0, 10: 35.0, 12: 50.0, 16: 75.0, 24: 110.0},
+    "full", FAMILIES, METHODS, 10.0, {6: 20.0, 8: 25.0, 10: 35.0, 12: 50.0, 16: 75.0, 24: 110.0},
     guarded=(
         "critical-12-gibbs", "critical-12-wolff", "critical-12-swendsen-wang",
         "critical-12-mcising-wolff", "critical-12-mcising-metropolis",
