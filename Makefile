@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt --editable
 
-.PHONY: demo test docs lint bench study paper examples clean browser
+.PHONY: demo test docs lint bench speed study paper examples clean browser
 
 demo: .venv/.base
 	$(BIN)/tcsis compare ising --side 4 --beta 0.4407 --methods self-normalized,unbiased,autoregressive,gwg,glauber \
@@ -28,6 +28,9 @@ lint: .venv/.lint
 	$(BIN)/mypy
 
 bench: .venv/.bench
+	$(BIN)/tcsis bench --out docs/results/bench
+
+speed: .venv/.bench
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/chains.py
 

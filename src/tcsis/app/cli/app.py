@@ -271,3 +271,26 @@ def paper(
     from tcsis.app.cli import paper as module
 
     return module.paper(quick, out, workers, printing)
+
+
+@command
+def bench(
+    printing: PrintOptions,
+    quick: Annotated[
+        bool, Option("--quick", help="tiny sides, short trainings: a minute or two")
+    ] = False,
+    out: Annotated[
+        str | None, Option(help="folder of the benchmark (runs/bench, or runs/bench-quick)")
+    ] = None,
+    workers: Annotated[
+        int | None, Option(help="processes side by side, one core each (2, or all cores if fewer)")
+    ] = None,
+    check: Annotated[
+        str | None,
+        Option(help="run a few cells again and compare their ratios with those of this folder"),
+    ] = None,
+) -> int:
+    """What an independent draw costs, and when training pays; goes on where it was stopped."""
+    from tcsis.app.cli import bench as module
+
+    return module.bench(quick, out, workers, check, printing)

@@ -1,0 +1,126 @@
+"""How many steps of chains make one independent draw, and when nobody can tell.
+
+The integrated autocorrelation time of a series is τ = ½ + Σ_k ρ_k, in steps, and n steps are worth
+n/2τ independent draws.  ρ is taken about the mean of all chains, so that chains which stay at
+different places have a τ as long as the run, and not a short one each about a mean of its own.
+
+An estimate is refused where an observable never changed, where the run is shorter than
+``FEWEST_TIMES`` τ, where chains disagree, or where their energy is not the exact one.  What is left
+then is a lower bound: the whole run where chains say something wrong, and 2τ as far as the run has
+shown it where they are merely too slow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+FEWEST_TIMES = 50.0
+"""τ that a run must be long."""
+MAX_R_HAT = 1.1
+"""Halves of chains of 50 τ, each worth a dozen draws, exceed it by chance about never."""
+MAX_SIGMAS = 5.0
+"""Standard errors that an energy may be off."""
+WINDOW = 6.0
+"""Of the sum over k, in τ: what comes later is noise (Madras and Sokal 1988)."""
+BURN_IN = 0.2
+"""Share of a run that is left out."""
+ROUNDING = 1e-6
+"""Of an energy, as a share of it."""
+
+
+@dataclass(frozen=True)
+class Time:
+    """τ in records, and its standard error as a share of it."""
+
+    tau: float
+    relative_error: float
+
+
+def integrated_time(series: np.ndarray) -> Time:
+    """τ of a series (chain, record); infinite for one that never changes."""
+    num_chains, n = series.shape
+    centred = series - series.mean()
+    power = np.abs(np.fft.rfft(centred, 2 * n, axis=1)) ** 2
+    rho = np.fft.irfft(power.mean(0))[:n] / (n - np.arange(n))
+    if not rho[0] > 0 or n < 2:
+        return Time(math.inf, math.inf)
+    times = 0.5 + np.cumsum(rho[1:] / rho[0])
+    inside = np.arange(1, n) >= WINDOW * times
+    window = int(np.argmax(inside)) if inside.any() else int(np.argmax(times))
+    tau = max(0.5, float(times[window]))
+    return Time(tau, math.sqrt((4 * window + 6) / (num_chains * n)))
+
+
+def split_r_hat(series: np.ndarray) -> float:
+    """R-hat of the halves of the chains, (chain, record)."""
+    length = series.shape[1] // 2
+    if length < 2:
+        return math.inf
+    halves = series[:, : 2 * length].reshape(-1, length)
+    within, between = halves.var(1, ddof=1).mean(), halves.mean(1).var(ddof=1)
+    if within == 0:
+        return math.inf
+    return math.sqrt((length - 1) / length + between / within)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What chains are worth.  ``draw`` is the number of steps that one independent draw takes, at
+    least, where ``refused`` says why no more is known; ``slowest`` is the observable that decides,
+    ``times`` how many of its τ the run has."""
+
+    draw: float
+    relative_error: float | None
+    slowest: str
+    times: float
+    r_hat: float
+    energy: float
+    energy_error: float
+    refused: str | None
+
+
+def judge(series: Mapping[str, np.ndarray], thin: int, exact_energy: float | None) -> Judged:
+    """Judge observables (chain, record), recorded every ``thin`` steps, "energy" among them."""
+    kept = {name: values[:, round(BURN_IN * values.shape[1]) :] for name, values in series.items()}
+    found = {name: integrated_time(values) for name, values in kept.items()}
+    slowest = max(found, key=lambda name: found[name].tau)
+    time, (num_chains, length) = found[slowest], kept[slowest].shape
+    r_hats = {name: split_r_hat(values) for name, values in kept.items()}
+    apart = max(r_hats, key=lambda name: r_hats[name])
+    energies, times = kept["energy"], length / time.tau
+    worth = max(1.0, energies.size / (2 * found["energy"].tau))
+    energy, error = float(energies.mean()), float(energies.std()) / math.sqrt(worth)
+    run = float(length * thin)
+    draw, refused = 2 * time.tau * thin, None
+    if math.isinf(time.tau):
+        draw, refused = run, f"stuck: the {slowest} never changed in any of {num_chains} chains"
+    elif times < FEWEST_TIMES:
+        draw = min(draw, run)
+        refused = (
+            f"the run has {times:.2g} autocorrelation times of the {slowest}, "
+            f"{FEWEST_TIMES:.0f} are wanted"
+        )
+        if r_hats[apart] > MAX_R_HAT:
+            refused += f", and chains disagree about the {apart}, R-hat {shown(r_hats[apart])}"
+    elif r_hats[apart] > MAX_R_HAT:
+        draw, refused = run, f"chains disagree about the {apart}, R-hat {shown(r_hats[apart])}"
+    elif exact_energy is not None and off(energy, error, exact_energy) > MAX_SIGMAS:
+        draw = run
+        refused = f"the energy is {off(energy, error, exact_energy):.1f} standard errors off"
+    return Judged(
+        draw, None if refused else time.relative_error, slowest, times, r_hats[apart], energy,
+        error, refused,
+    )  # fmt: skip
+
+
+def off(estimate: float, error: float, exact: float) -> float:
+    """|estimate - exact| in standard errors."""
+    return abs(estimate - exact) / math.hypot(error, ROUNDING * (1 + abs(exact)))
+
+
+def shown(r_hat: float) -> str:
+    return f"{r_hat:.2f}" if r_hat < 100 else "above 100"
