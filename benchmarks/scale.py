@@ -37,8 +37,8 @@ Cell = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A target, the steps that its training takes, what the preset is changed by, and the case whose
-    model it begins with, in place of smaller lattices of its own."""
+    """A target, the steps that its training takes, what the preset is changed by, and the case with
+    whose model it begins, in place of smaller lattices of its own."""
 
     name: str
     target: Target
