@@ -257,8 +257,11 @@ def paper(
     workers: Annotated[
         int | None, Option(help="processes side by side, one core each (2, or all cores if fewer)")
     ] = None,
+    scheduler: Annotated[
+        str | None, Option(help="the address of a Dask cluster, tcp://host:port, to run on instead")
+    ] = None,
 ) -> int:
     """The study of the paper with exact truth; goes on where it was stopped."""
     from tcsis.app.cli import paper as module
 
-    return module.paper(quick, out, workers, printing)
+    return module.paper(quick, out, workers, scheduler, printing)
