@@ -47,8 +47,8 @@ MOST_WORKERS = 2
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 MOMENT = 0.5
 """Seconds after which a process notices that its parent is gone."""
-PATIENCE = 10.0
-"""Seconds that a scheduler has to answer, and to find a worker."""
+PATIENCE, START = 10.0, 30.0
+"""Seconds that a scheduler has to answer, and then to find a worker."""
 PROTOCOLS = ("tcp", "tls", "ws", "wss", "ucx")
 
 Piece = TypeVar("Piece")
@@ -327,7 +327,7 @@ def connect(address: str) -> Any:
             "'dask scheduler' and pass the address that it prints"
         ) from None
     try:
-        client.wait_for_workers(1, timeout=PATIENCE)
+        client.wait_for_workers(1, timeout=START)
     except OSError:
         client.close()
         raise ValueError(
