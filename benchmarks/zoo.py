@@ -1,19 +1,20 @@
 """The default sampler on a zoo of targets, three training seeds each, against exact answers.
 
-    python benchmarks/zoo.py [WORDS]    writes docs/results/zoo/zoo.md and zoo.png
+    python benchmarks/zoo.py [WORDS] [--workers N]    writes docs/results/zoo/zoo.md and zoo.png
 
 Every cell is one training run with a time budget and nothing else but defaults, and 16,384 draws.
 Finished cells are kept in ``cells.jsonl`` and not run again; to repeat one, delete its line.  With
-words, such as "Potts" or "seed 1", only the cells that have all of them are run; "1/2" and "2/2"
-stand for every second cell, so that two processes can share the work, one a core.
+words, such as "Potts" or "seed 1", only the cells that have all of them are run.  They are run by
+processes side by side, one a core, or by the workers of a Dask cluster, ``--scheduler ADDRESS``,
+which must find this folder in their PYTHONPATH.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,8 @@ from zoo_page import page, picture
 from zoo_targets import CASES, Answer, Case
 
 import tcsis
+from tcsis.app import executors
+from tcsis.app.executors import Failure
 from tcsis.basics.files import whole_file, write_whole
 from tcsis.draws import Draws
 from tcsis.judging import metrics
@@ -44,34 +47,47 @@ ROUNDING = 1e-5
 Cell = dict[str, Any]
 
 
-def main(words: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
+    given = parse(arguments)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for case, seed in selected(words):
-        if not any((c["case"], c["seed"]) == (case.name, seed) for c in kept()):
-            line = json.dumps(finite(run(case, seed)), ensure_ascii=False)
-            print(line, flush=True)
-            with CELLS.open(
-                "ab", buffering=0
-            ) as file:  # one write: lines of two processes stay whole
-                file.write(f"{line}\n".encode())
+    done = {(cell["case"], cell["seed"]) for cell in kept()}
+    missing = [
+        (case.name, seed) for case, seed in selected(given.words) if (case.name, seed) not in done
+    ]
+    with executors.choose(given.workers, given.scheduler) as place:
+        for (name, seed), cell in executors.run_all(run_cell, missing, place):
+            if isinstance(cell, Failure):  # lost with its process, and to be run again
+                print(f"{name}, seed {seed}: {cell.sentence}", file=sys.stderr, flush=True)
+            else:
+                keep(cell)
     write_whole(FOLDER / "zoo.md", page(CASES, kept(), NUM_DRAWS, NUM_STATE_DRAWS))
     with whole_file(FOLDER / "zoo.png") as path:
         picture(CASES, kept(), path)
 
 
+def parse(arguments: Sequence[str]) -> Namespace:
+    parser = ArgumentParser(description="The default sampler on a zoo of targets.")
+    parser.add_argument("words", nargs="*", help="what the names of the cells must have")
+    parser.add_argument("--workers", type=int, help="processes side by side")
+    parser.add_argument("--scheduler", help="the address of a Dask cluster, tcp://host:port")
+    return parser.parse_args(arguments)
+
+
+def keep(cell: Cell) -> None:
+    line = json.dumps(finite(cell), ensure_ascii=False)
+    print(line, flush=True)
+    with CELLS.open("ab", buffering=0) as file:  # one write: a line is whole or not there
+        file.write(f"{line}\n".encode())
+
+
 def selected(words: Sequence[str]) -> list[tuple[Case, int]]:
-    """The cells that have all words in their names, of these the part asked for."""
-    parts = [part for part in (re.fullmatch(r"(\d+)/(\d+)", word) for word in words) if part]
-    wanted = set(words) - {part[0] for part in parts}
-    cells = [
+    """The cells that have all words in their names."""
+    return [
         (case, seed)
         for seed in SEEDS
         for case in CASES
-        if all(word in name_of(case, seed) for word in wanted)
+        if all(word in name_of(case, seed) for word in words)
     ]
-    for part in parts:
-        cells = cells[int(part[1]) - 1 :: int(part[2])]
-    return cells
 
 
 def name_of(case: Case, seed: int) -> str:
@@ -90,6 +106,12 @@ def finite(value: Any) -> Any:
 
 
 # -- one cell --------------------------------------------------------------------------------------
+
+
+def run_cell(cell: tuple[str, int]) -> Cell:
+    """By the name of its case, which is the same one in every process."""
+    name, seed = cell
+    return run(next(case for case in CASES if case.name == name), seed)
 
 
 def run(case: Case, seed: int, num_draws: int = NUM_DRAWS, **training: Any) -> Cell:
@@ -204,4 +226,6 @@ def share(which: Tensor) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    import zoo  # by this name other processes find what is in it
+
+    zoo.main(sys.argv[1:])

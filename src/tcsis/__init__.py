@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tcsis.app import report
     from tcsis.app.comparison import Comparison, compare
     from tcsis.app.dimod_sampler import TCSISSampler as TCSISSampler
+    from tcsis.app.sweeps import Sweep, sweep
     from tcsis.distribution import Distribution
     from tcsis.draws import Draws, concatenate
     from tcsis.draws.files import load_draws
@@ -47,6 +48,7 @@ __all__ = [
     "Evaluation",
     "Learned",
     "SelfNormalized",
+    "Sweep",
     "Unbiased",
     "Verdict",
     "as_draws",
@@ -72,6 +74,7 @@ __all__ = [
     "reverse",
     "schedules",
     "steps",
+    "sweep",
     "targets",
     "train",
     "weights",
@@ -110,6 +113,7 @@ MEMBERS = {
     "Evaluation": "judging.evaluation",
     "Learned": "learn.learned",
     "SelfNormalized": "learn.self_normalized",
+    "Sweep": "app.sweeps",
     "TCSISSampler": "app.dimod_sampler",
     "Unbiased": "learn.unbiased",
     "Verdict": "judging.verdict",
@@ -121,6 +125,7 @@ MEMBERS = {
     "learning_free": "reverse.unlearned",
     "load": "learn.learned",
     "load_draws": "draws.files",
+    "sweep": "app.sweeps",
     "train": "learn.trainer",
 }
 """Where the public functions and classes are defined.  ``TCSISSampler`` is not in ``__all__``, for

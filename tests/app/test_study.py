@@ -3,23 +3,22 @@
 import ast
 import csv
 import json
-import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tcsis.app import executors
 from tcsis.app.cli import main
 from tcsis.app.cli import paper as command
+from tcsis.app.executors import Place
 from tcsis.app.study import cells, sources, table, workers
 from tcsis.app.study.cells import Cell, Reading
 from tcsis.app.study.plan import Method, Plan, Setting, Task, expected_seconds
@@ -76,21 +75,24 @@ def run(
     return main([*arguments, *options])
 
 
-class Here(Executor):
+class Here(Place):
     """Cells one after the other in this process, which has imported everything already."""
 
-    def __init__(self, *_: object) -> None:
-        pass
+    num_workers = 1
+    described = "This process"
 
     def submit(self, function: Callable, /, *given: object) -> Future:
         future: Future = Future()
         future.set_result(function(*given))
         return future
 
+    def end(self) -> None:
+        pass
+
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "Lanes", Here)
+    monkeypatch.setattr(executors, "choose", lambda num_workers, scheduler: Here())
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -287,13 +289,16 @@ def test_stopped_and_resumed_gives_the_same_table(
 ) -> None:
     """What a cell gives depends neither on the process that it runs in nor on a stop before it."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    results = workers.run_all(CHEAP.tasks(), stopped, 1)
-    first, _ = next(results)
-    results.close()  # while a training is under way
+    with (
+        executors.local(1) as place,
+        closing(workers.run_all(CHEAP.tasks(), stopped, place)) as all,
+    ):
+        first, _ = next(all)
+        place.end()  # while a training is under way
     path = cells.locate(stopped, first)
     kept = path.read_bytes()
     assert 1 <= len(cell_files(stopped)) < len(CHEAP.tasks())
-    monkeypatch.setattr(workers, "Lanes", Here)
+    monkeypatch.setattr(executors, "choose", lambda num_workers, scheduler: Here())
     assert run(monkeypatch, CHEAP, stopped, "--quiet") == 0
     assert path.read_bytes() == kept
     assert run(monkeypatch, CHEAP, whole, "--quiet") == 0
@@ -363,9 +368,21 @@ def test_cells_of_other_code_are_run_again(tmp_path: Path) -> None:
     assert kept.outdated == [f"{old.name}.json"]
 
 
+def test_cells_of_a_worker_with_other_code_are_not_kept(tmp_path: Path) -> None:
+    task = TINY.tasks()[0]
+    outcome = workers.keep(tmp_path, task, fabricate(task, code="of elsewhere"))
+    assert isinstance(outcome, executors.Failure)
+    assert "other code of tcsis" in outcome.sentence
+    assert workers.keep(tmp_path, task, outcome) is outcome
+    assert not cell_files(tmp_path)
+
+
 def test_bad_options_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["paper", "--quick", "--workers", "0", "--out", str(tmp_path)]) == 2
     assert "workers is 0: expected an integer of at least 1" in capfd.readouterr().err
+    both = ["--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"]
+    assert main(["paper", "--quick", "--out", str(tmp_path), *both]) == 2
+    assert "workers and scheduler exclude each other" in capfd.readouterr().err
     (tmp_path / "file").write_text("")
     assert main(["paper", "--quick", "--out", str(tmp_path / "file")]) == 2
     assert "is a file: expected a folder" in capfd.readouterr().err
@@ -385,40 +402,3 @@ def test_ctrl_c_keeps_finished_cells_and_says_how_to_go_on(
     assert said is not None
     assert shlex.split(said[1]) == ["tcsis", *line]
     assert len(cell_files(tmp_path)) == 1
-
-
-def test_a_worker_that_dies_is_a_failure_of_its_cells() -> None:
-    future: Future[Cell | workers.Failure] = Future()
-    future.set_exception(BrokenProcessPool("gone"))
-    failure = workers.outcome_of(future, TINY.tasks()[0])
-    assert isinstance(failure, workers.Failure)
-    assert "ended from outside" in failure.sentence
-
-
-@pytest.mark.slow
-def test_a_killed_worker_costs_its_own_work_only() -> None:
-    with workers.one_thread(), workers.Lanes(2) as lanes:
-        slow = lanes.submit(wait_and_tell, 3.0)
-        killed = lanes.submit(kill_myself)
-        after = [lanes.submit(wait_and_tell, 0.1) for _ in range(3)]
-        assert isinstance(killed.exception(), BrokenProcessPool)
-        assert slow.result() == 3.0
-        assert [future.result() for future in after] == [0.1] * 3
-
-
-def wait_and_tell(seconds: float) -> float:
-    time.sleep(seconds)
-    return seconds
-
-
-def kill_myself() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
-    with workers.one_thread():
-        assert os.environ["OMP_NUM_THREADS"] == os.environ["NUMBA_NUM_THREADS"] == "1"
-    assert os.environ["OMP_NUM_THREADS"] == "3"
-    assert "NUMBA_NUM_THREADS" not in os.environ

@@ -111,7 +111,7 @@ def test_any_method_begins_with_a_model_of_another_temperature() -> None:
 def test_weights_of_another_form_are_refused() -> None:
     config = tcsis.presets.tiny(Ising(4, 0.4), "autoregressive").changed(num_steps=2)
     small = tcsis.train(Ising(4, 0.4), config=config, progress=False)
-    with pytest.raises(ValueError, match="start has .* expected a model of the same method"):
+    with pytest.raises(ValueError, match=r"start has .* expected a model of the same method"):
         tcsis.train(Ising(6, 0.4), config=config, start=small, progress=False)
-    with pytest.raises(ValueError, match="expected what tcsis.train returned"):
+    with pytest.raises(ValueError, match=r"expected what tcsis\.train returned"):
         tcsis.train(Ising(4, 0.4), config=config, start="runs/ising", progress=False)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +15,10 @@ from tcsis.app.bench import cells, guard, learned, table
 from tcsis.app.bench.others import Reads, Simulations
 from tcsis.app.bench.plan import Method, Plan, Result, Task
 from tcsis.app.bench.programme import FULL, QUICK
-from tcsis.app.bench.running import Failure
 from tcsis.app.bench.targets import IsingAt, glass_truth, ising_truth
 from tcsis.app.cli import bench as command
 from tcsis.app.cli import main
-from tcsis.app.study import workers
+from tcsis.app.executors import Failure, Place
 from tcsis.basics.files import WriteError
 from tcsis.draws import Draws
 from tcsis.targets import Ising, SpinGlass
@@ -39,10 +38,12 @@ SMALL = replace(
 SEEDED = named(SMALL, "wolff")
 
 
-class Here(Executor):
+class Here(Place):
     """Cells one after the other in this process, which has imported everything already."""
 
-    def __init__(self, *_: object) -> None:
+    num_workers, described = 1, "Here"
+
+    def end(self) -> None:
         pass
 
     def submit(self, function: Callable, /, *given: object) -> Future:
@@ -53,7 +54,7 @@ class Here(Executor):
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "Lanes", Here)
+    monkeypatch.setattr(command.executors, "choose", lambda *_: Here())
 
 
 def run(monkeypatch: pytest.MonkeyPatch, plan: Plan, *options: str) -> int:
@@ -317,7 +318,7 @@ def test_the_kind_of_a_failure_is_the_exit_code(
     kind: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(tasks: list[Task], *_: object) -> Generator[tuple[Task, Failure], None, None]:
-        yield from ((task, Failure(task, kind, "it is so")) for task in tasks)
+        yield from ((task, Failure(kind, "it is so")) for task in tasks)
 
     monkeypatch.setattr(command, "run_all", fail)
     assert run(monkeypatch, SEEDED, "--out", str(tmp_path)) == code

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tcsis
 from tcsis.app.bench.plan import Result, Task
 from tcsis.app.study.cells import refuse_others
 from tcsis.app.study.sources import digest
@@ -38,7 +37,6 @@ def make_key(task: Task) -> dict[str, Any]:
         "target": repr(task.family.make(task.side)), "method": task.method.name,
         "observables": [name for name, _ in task.family.observables],
         "seconds": task.seconds, "seed": task.seed, "settings": task.method.way.describe(task),
-        "tcsis": tcsis.__version__,
     }  # fmt: skip
 
 
@@ -83,8 +81,11 @@ def read_all(folder: Path, tasks: Sequence[Task]) -> Kept:
         if cell is None:
             kept.damaged.append(path.name)
             continue
-        refuse_others(folder, path, cell.key, make_key(task))
-        if cell.code == code(task):
+        current, wanted = cell.code == code(task), make_key(task)
+        if not current:  # other code may have had other settings
+            wanted["settings"] = cell.key.get("settings")
+        refuse_others(folder, path, cell.key, wanted)
+        if current:
             kept.cells[task] = cell
         else:
             kept.outdated.append(path.name)

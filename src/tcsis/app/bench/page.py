@@ -8,15 +8,13 @@ index.md    what it says, and how it was made
 
 from __future__ import annotations
 
-import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tcsis.app import runs
 from tcsis.app.bench import figures
-from tcsis.app.bench.plan import Plan
-from tcsis.app.bench.running import Failure
+from tcsis.app.bench.plan import Plan, Task
 from tcsis.app.bench.table import (
     Cells,
     Row,
@@ -26,6 +24,7 @@ from tcsis.app.bench.table import (
     make_rows,
     rows_as_markdown,
 )
+from tcsis.app.executors import Failure
 from tcsis.basics.files import whole_file, write_whole
 
 DPI = 150
@@ -33,15 +32,16 @@ PACKAGES = ("tcsis", "torch", "numba", "numpy", "mcising", "dwave-samplers")
 
 
 def write(
-    plan: Plan, folder: Path, cells: Cells, failures: Sequence[Failure], command: str, workers: int
-) -> list[Row]:
+    plan: Plan, folder: Path, cells: Cells, failures: Mapping[Task, Failure], command: str,
+    where: str,
+) -> list[Row]:  # fmt: skip
     """Everything but the cells, from the cells; returns the rows of the table."""
     rows = make_rows(plan, cells)
     write_whole(folder / "table.md", table_page(plan, rows))
     for name, figure in figures.figures(plan, rows).items():
         with whole_file(folder / f"{name}.png") as temporary:
             figure.savefig(temporary, format="png", dpi=DPI)
-    write_whole(folder / "index.md", index_page(plan, rows, failures, command, workers))
+    write_whole(folder / "index.md", index_page(plan, rows, failures, command, where))
     return rows
 
 
@@ -75,7 +75,7 @@ copies of parallel tempering are paid for, and only the coldest is drawn."""
 
 
 def index_page(
-    plan: Plan, rows: Sequence[Row], failures: Sequence[Failure], command: str, workers: int
+    plan: Plan, rows: Sequence[Row], failures: Mapping[Task, Failure], command: str, where: str
 ) -> str:
     pictures = "\n".join(f"![{text}]({name}.png)\n" for name, text in CAPTIONS.items())
     environment = ", ".join(
@@ -97,8 +97,7 @@ writes this folder. A cell that is finished is not run again.
 {choices_as_markdown(choices(plan, rows))}
 {pictures}
 Chains and populations had at most {plan.chains:g} s each, trainings {trainings}, one core each.
-{missing(plan, rows)}Processes side by side: {workers} on {os.cpu_count()} cores, \
-{platform.machine()}. {environment}.
+{missing(plan, rows)}{where}. {environment}.
 {failed(failures)}"""
 
 
@@ -131,8 +130,8 @@ def missing(plan: Plan, rows: Sequence[Row]) -> str:
     return f"Not installed: {', '.join(absent)}.\n" if absent else ""
 
 
-def failed(failures: Sequence[Failure]) -> str:
+def failed(failures: Mapping[Task, Failure]) -> str:
     if not failures:
         return ""
-    lines = "\n".join(f"- {failure.task.label}: {failure.sentence}" for failure in failures)
+    lines = "\n".join(f"- {task.label}: {failure.sentence}" for task, failure in failures.items())
     return f"\nCells that failed, and are not in the tables:\n\n{lines}\n"

@@ -1,65 +1,38 @@
-"""Many cells, several processes side by side; the one place that knows how they are run."""
+"""Many cells on an executor; each is kept as it comes back, if there is a folder for it."""
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Generator
-from concurrent.futures import as_completed
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from concurrent.futures import Executor
+from contextlib import closing
 from pathlib import Path
 
+from tcsis.app import executors
 from tcsis.app.bench import cells
 from tcsis.app.bench.cells import Cell
 from tcsis.app.bench.plan import Task
-from tcsis.app.study import workers
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A cell that could not be made: the kind of the error, and its sentence."""
-
-    task: Task
-    kind: str
-    sentence: str
+from tcsis.app.executors import Failure
+from tcsis.basics.files import WriteError
+from tcsis.basics.signals import deferred
 
 
 def run_all(
-    tasks: list[Task], folder: Path | None, num_workers: int
+    tasks: list[Task], folder: Path | None, executor: Executor
 ) -> Generator[tuple[Task, Cell | Failure], None, None]:
-    """Run every cell, and keep it if there is a ``folder``, yielding each as it is finished.
-
-    A cell that fails comes as a ``Failure``, and the others go on.  An interrupt, or closing the
-    generator, ends the processes at once; cells that are finished by then are kept.
-    """
-    if not tasks:
-        return
-    before = set(multiprocessing.active_children())
-    with workers.one_thread(), workers.Lanes(min(num_workers, len(tasks))) as lanes:
-        try:
-            futures = {lanes.submit(work, task, folder): task for task in tasks}
-            for future in as_completed(futures):
-                task = futures[future]
-                try:
-                    yield task, future.result()
-                except BrokenProcessPool as error:
-                    yield task, Failure(task, type(error).__name__, ENDED)
-        except BaseException:  # an interrupt, most of all
-            lanes.shutdown(wait=False, cancel_futures=True)
-            for process in set(multiprocessing.active_children()) - before:
-                process.terminate()
-            raise
+    """Run every cell, yielding each as it is finished.  One that fails comes as a ``Failure``, and
+    the others go on."""
+    with closing(executors.run_all(cells.run, tasks, executor)) as results:
+        for task, outcome in results:
+            yield task, outcome if folder is None else keep(folder, task, outcome)
 
 
-ENDED = "a worker process was ended from outside, for want of memory perhaps"
-
-
-def work(task: Task, folder: Path | None) -> Cell | Failure:
-    """One cell, in a process of its own."""
+def keep(folder: Path, task: Task, outcome: Cell | Failure) -> Cell | Failure:
+    """A cell once it is in its file; why there is none of it, where there is none."""
+    if isinstance(outcome, Failure):
+        return outcome
     try:
-        cell = cells.run(task)
-        if folder is not None:
-            cells.keep(folder, task, cell)
-    except Exception as error:
-        return Failure(task, type(error).__name__, workers.sentence_of(error))
-    return cell
+        with deferred():
+            cells.keep(folder, task, outcome)
+    except WriteError as error:
+        return Failure.of(error)
+    return outcome

@@ -266,11 +266,14 @@ def paper(
     workers: Annotated[
         int | None, Option(help="processes side by side, one core each (2, or all cores if fewer)")
     ] = None,
+    scheduler: Annotated[
+        str | None, Option(help="the address of a Dask cluster, tcp://host:port, to run on instead")
+    ] = None,
 ) -> int:
     """The study of the paper with exact truth; goes on where it was stopped."""
     from tcsis.app.cli import paper as module
 
-    return module.paper(quick, out, workers, printing)
+    return module.paper(quick, out, workers, scheduler, printing)
 
 
 @command
@@ -285,6 +288,9 @@ def bench(
     workers: Annotated[
         int | None, Option(help="processes side by side, one core each (2, or all cores if fewer)")
     ] = None,
+    scheduler: Annotated[
+        str | None, Option(help="address of a Dask cluster to run the cells on, tcp://host:8786")
+    ] = None,
     check: Annotated[
         str | None,
         Option(help="run a few cells again and compare their ratios with those of this folder"),
@@ -293,4 +299,4 @@ def bench(
     """What an independent draw costs, and when training pays; goes on where it was stopped."""
     from tcsis.app.cli import bench as module
 
-    return module.bench(quick, out, workers, check, printing)
+    return module.bench(quick, out, workers, scheduler, check, printing)

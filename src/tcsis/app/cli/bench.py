@@ -3,7 +3,6 @@ again and compare their ratios with those of a folder."""
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -11,62 +10,63 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tcsis.app import executors
 from tcsis.app.bench import cells, guard, page, table
 from tcsis.app.bench.cells import Cell
-from tcsis.app.bench.plan import Plan, Task, expected_seconds, expected_total
+from tcsis.app.bench.plan import Plan, Result, Task, expected_seconds, expected_total
 from tcsis.app.bench.programme import FULL, QUICK
-from tcsis.app.bench.running import Failure, run_all
+from tcsis.app.bench.running import run_all
 from tcsis.app.cli.failures import DIVERGED, FAULT, FINE, GATE, UNWRITTEN, RunInterruptedError
 from tcsis.app.cli.options import PrintOptions
 from tcsis.app.cli.printer import Printer
-from tcsis.basics.checks import check_integer
+from tcsis.app.executors import Failure, Place
 from tcsis.basics.files import WriteError
 from tcsis.basics.locks import sole_writer
 from tcsis.basics.progress import progress_bar
 
 FOLDERS = {FULL.name: Path("runs") / "bench", QUICK.name: Path("runs") / "bench-quick"}
-MOST_WORKERS = 2
-
-Found = tuple[dict[Task, Cell], list[Failure]]
+Found = tuple[dict[Task, Cell], dict[Task, Failure]]
 
 
 def bench(
     quick: bool,
     out: str | None,
     num_workers: int | None,
+    scheduler: str | None,
     check: str | None,
     printing: PrintOptions,
 ) -> int:
     """Run the benchmark, or its guard, and return the exit code."""
     plan, printer = QUICK if quick else FULL, Printer(printing)
-    command = command_line(quick, out, num_workers, check)
-    if num_workers is None:
-        num_workers = min(MOST_WORKERS, os.cpu_count() or 1)
-    check_integer("workers", num_workers)
-    if check is not None:
-        if out is not None:
-            raise ValueError("out is given with check: expected one of them, a check keeps nothing")
-        return perform_check(plan, Path(check), num_workers, printer, command)
+    command = command_line(quick, out, num_workers, scheduler, check)
+    if check is not None and out is not None:
+        raise ValueError("out is given with check: expected one of them, a check keeps nothing")
     folder = FOLDERS[plan.name] if out is None else Path(out)
-    return perform(plan, folder, num_workers, printer, command)
+    with executors.choose(num_workers, scheduler) as place:
+        if check is not None:
+            return perform_check(plan, Path(check), place, printer, command)
+        return perform(plan, folder, place, printer, command)
 
 
-def command_line(quick: bool, out: str | None, num_workers: int | None, check: str | None) -> str:
+def command_line(
+    quick: bool, out: str | None, num_workers: int | None, scheduler: str | None, check: str | None
+) -> str:
     parts = ["tcsis", "bench", *(["--quick"] if quick else [])]
     parts += [*(["--out", out] if out else []), *(["--check", check] if check else [])]
     parts += [] if num_workers is None else ["--workers", str(num_workers)]
+    parts += [] if scheduler is None else ["--scheduler", scheduler]
     return shlex.join(parts)
 
 
 # -- the benchmark -------------------------------------------------------------------------------
 
 
-def perform(plan: Plan, folder: Path, num_workers: int, printer: Printer, command: str) -> int:
+def perform(plan: Plan, folder: Path, place: Place, printer: Printer, command: str) -> int:
     cells.refuse_strangers(folder, plan.tasks())  # before anything is written
     with sole_writer(folder):
         try:
-            found, failures = run_missing(plan, folder, num_workers, printer, command)
-            rows = page.write(plan, folder, found, failures, command, num_workers)
+            found, failures = run_missing(plan, folder, place, printer, command)
+            rows = page.write(plan, folder, found, failures, command, place.described)
         except WriteError as error:
             raise WriteError(f"{error}; then go on with: {command}") from error
     printer.show(*table.as_tables(rows), f"tables and figures: {folder}")
@@ -74,9 +74,7 @@ def perform(plan: Plan, folder: Path, num_workers: int, printer: Printer, comman
     return report(printer, {"folder": str(folder), "results": results}, failures, command)
 
 
-def run_missing(
-    plan: Plan, folder: Path, num_workers: int, printer: Printer, command: str
-) -> Found:
+def run_missing(plan: Plan, folder: Path, place: Place, printer: Printer, command: str) -> Found:
     """The cells that are there, and those that are not, run."""
     tasks = plan.tasks()
     kept = cells.read_all(folder, tasks)
@@ -88,17 +86,17 @@ def run_missing(
     missing = [task for task in lacking if task.method.installed]
     for needed in sorted({str(task.method.needs) for task in lacking if task not in missing}):
         printer.note(f"note: {needed} is not installed, and its cells are left out")
-    printer.note(announce(len(kept.cells), missing, num_workers))
-    found, failures = dict(kept.cells), []
+    printer.note(announce(len(kept.cells), missing, place.num_workers))
+    found, failures = dict(kept.cells), dict[Task, Failure]()
 
     def take(task: Task, result: Cell | Failure) -> None:
         if isinstance(result, Failure):
-            failures.append(result)
+            failures[task] = result
         else:
             found[task] = result
 
     try:
-        run_showing(missing, folder, num_workers, printer, take)
+        run_showing(missing, folder, place, printer, take)
     except KeyboardInterrupt:
         said = f"{len(found)} of {len(tasks)} cells are kept in {folder}"
         raise RunInterruptedError(f"interrupted: {said}; go on with: {command}") from None
@@ -108,13 +106,13 @@ def run_missing(
 def run_showing(
     tasks: list[Task],
     folder: Path | None,
-    num_workers: int,
+    place: Place,
     printer: Printer,
     take: Callable[[Task, Cell | Failure], None],
 ) -> None:
     """Run cells, each a line when it is finished."""
     whole, done = sum(map(expected_seconds, tasks)) or 1.0, 0.0
-    results = run_all(tasks, folder, num_workers)
+    results = run_all(tasks, folder, place)
     # closed whatever happens here
     with progress_bar("cells", whole, printer.lively) as show, closing(results):
         for task, result in results:
@@ -143,12 +141,14 @@ def line(task: Task, result: Cell | Failure) -> str:
     return f"{task.label}: {table.seconds(found.cost)}"
 
 
-def report(printer: Printer, data: dict[str, Any], failures: list[Failure], command: str) -> int:
+def report(
+    printer: Printer, data: dict[str, Any], failures: dict[Task, Failure], command: str
+) -> int:
     """What failed, the JSON object and the exit code."""
     known = {"DivergedError": DIVERGED, "WriteError": UNWRITTEN}
-    codes = {known.get(failure.kind, FAULT) for failure in failures}
+    codes = {known.get(failure.kind, FAULT) for failure in failures.values()}
     code = (codes.pop() if len(codes) == 1 else FAULT) if codes else FINE
-    said = [f"{failure.task.label}: {failure.sentence}" for failure in failures]
+    said = [f"{task.label}: {failure.sentence}" for task, failure in failures.items()]
     printer.data(data | {"failures": said, "exit_code": code})
     for sentence in said:
         print(f"error: {sentence}", file=sys.stderr)
@@ -160,23 +160,21 @@ def report(printer: Printer, data: dict[str, Any], failures: list[Failure], comm
 # -- the guard -----------------------------------------------------------------------------------
 
 
-def perform_check(
-    plan: Plan, folder: Path, num_workers: int, printer: Printer, command: str
-) -> int:
+def perform_check(plan: Plan, folder: Path, place: Place, printer: Printer, command: str) -> int:
     """Run the guarded cells again; 0 where their ratios are those of the folder, else 5."""
     tasks = guard.guarded_tasks(plan)
     then = guard.kept_results(folder, tasks)
-    printer.note(announce(0, tasks, num_workers))
-    now, failures = {}, []
+    printer.note(announce(0, tasks, place.num_workers))
+    now, failures = dict[Task, Result](), dict[Task, Failure]()
 
     def take(task: Task, result: Cell | Failure) -> None:
         if isinstance(result, Failure):
-            failures.append(result)
+            failures[task] = result
         else:
             now[task] = result.result
 
     try:
-        run_showing(tasks, None, num_workers, printer, take)
+        run_showing(tasks, None, place, printer, take)
     except KeyboardInterrupt:
         raise RunInterruptedError(f"interrupted: go on with: {command}") from None
     if failures:

@@ -8,17 +8,16 @@ index.md              how it was made
 
 from __future__ import annotations
 
-import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tcsis.app import runs
+from tcsis.app.executors import Failure
 from tcsis.app.study import plots
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import Plan, Task
 from tcsis.app.study.table import Row, as_csv, as_markdown, make_rows
-from tcsis.app.study.workers import Failure
 from tcsis.basics.files import whole_file, write_whole
 
 DPI = 160
@@ -29,9 +28,9 @@ def write(
     plan: Plan,
     folder: Path,
     cells: dict[Task, Cell],
-    failures: Sequence[Failure],
+    failures: Mapping[Task, Failure],
     command: str,
-    workers: int,
+    where: str,
 ) -> list[Row]:
     """Everything but the cells, from the cells; returns the rows of the table."""
     rows = make_rows(plan, cells)
@@ -40,7 +39,7 @@ def write(
     for name, figure in plots.figures(plan, cells).items():
         with whole_file(folder / f"{name}.png") as temporary:
             figure.savefig(temporary, format="png", dpi=DPI)
-    write_whole(folder / "index.md", index_page(plan, failures, command, workers))
+    write_whole(folder / "index.md", index_page(plan, failures, command, where))
     return rows
 
 
@@ -58,7 +57,7 @@ for one draw, plans included. The last state of a chain is one draw.
 {as_markdown(rows)}"""
 
 
-def index_page(plan: Plan, failures: Sequence[Failure], command: str, workers: int) -> str:
+def index_page(plan: Plan, failures: Mapping[Task, Failure], command: str, where: str) -> str:
     pictures = "\n".join(f"![{text}]({name}.png)\n" for name, text in CAPTIONS.items())
     settings = "; ".join(setting.name for setting in plan.settings)
     environment = ", ".join(
@@ -77,7 +76,7 @@ file for every run in `cells`. A run that is finished is not run again.
 
 Settings: {settings}.
 {budget(plan)}
-Processes side by side, one core each: {workers} on {os.cpu_count()} cores, {platform.machine()}.
+{where}.
 {environment}.
 {failed(failures)}
 {pictures}
@@ -133,8 +132,8 @@ def budget(plan: Plan) -> str:
     )
 
 
-def failed(failures: Sequence[Failure]) -> str:
+def failed(failures: Mapping[Task, Failure]) -> str:
     if not failures:
         return ""
-    lines = "\n".join(f"- {failure.task.label}: {failure.sentence}" for failure in failures)
+    lines = "\n".join(f"- {task.label}: {failure.sentence}" for task, failure in failures.items())
     return f"\nRuns that failed, and are not in the table:\n\n{lines}\n"
