@@ -74,9 +74,10 @@ def compare_results(
     """Summarise several methods, the main one first, by name.
 
     A trained ``model`` of the target is a second opinion on each.  ``training_seconds`` go by the
-    same names, and so does the ``whole`` of what these draws are only the first of.  ``film`` is one reverse trajectory, pairs of times () or (d,) and tokens (d,),
-    noise first; ``scores`` are learned and exact log-scores of the same moves; ``history`` holds
-    any of the fields of ``TrainingPoint``.
+    same names, and so does the ``whole`` of what these draws are only the first of.  ``film`` is
+    one reverse trajectory, pairs of times () or (d,) and tokens (d,), noise first; ``scores`` are
+    learned and exact log-scores of the same moves; ``history`` holds any of the fields of
+    ``TrainingPoint``.
     """
     if not draws:
         raise ValueError("draws is empty: expected at least one method")

@@ -15,7 +15,7 @@ from tcsis.basics.signals import deferred
 from tcsis.draws.storage import (
     AXES,
     Attribute,
-    make_group,
+    number,
     opened,
     read_fingerprint,
     write_fingerprint,
@@ -83,7 +83,11 @@ def write_head(
         file.attrs.update({**{name: own[name] for name in TAKEN_OVER}, **totals, **attrs})
         sizes = (1, n, target.num_sites)
         for name, axes in (("posterior", AXES), ("sample_stats", AXES[:2])):
-            make_group(file, name, dict(zip(axes, sizes, strict=False)), target)
+            group = file.create_group(name)
+            group.dimensions = dict(zip(axes, sizes, strict=False))
+            for axis in axes:
+                if axis != "draw":  # of which xarray would hold every number
+                    number(group, axis, target)
         kinds = {name: source[name].dtype for name in VARIABLES if name in source}
         fingerprint = read_fingerprint(source)
     if fingerprint is not None:

@@ -171,13 +171,18 @@ def make_group(
     """A group with its axes, each numbered from zero; sites by name where they have names."""
     group = file.create_group(name)
     group.dimensions = sizes
-    for axis, size in sizes.items():
-        if axis == "site" and target.site_names is not None:
-            names = np.array(target.site_names, object)
-            group.create_variable(axis, (axis,), STRINGS, data=names)
-        else:
-            group.create_variable(axis, (axis,), data=np.arange(size))
+    for axis in sizes:
+        number(group, axis, target)
     return group
+
+
+def number(group: h5netcdf.Group, axis: str, target: Target) -> None:
+    """The coordinate of an axis."""
+    if axis == "site" and target.site_names is not None:
+        names = np.array(target.site_names, object)
+        group.create_variable(axis, (axis,), STRINGS, data=names)
+    else:
+        group.create_variable(axis, (axis,), data=np.arange(group.dimensions[axis].size))
 
 
 def write_variable(group: h5netcdf.Group, name: str, values: np.ndarray) -> None:
