@@ -24,7 +24,8 @@ class Terminal(Console):
         shown.append(text)
 compiling.Console = Terminal
 for kernel in sys.argv[1:]:
-    mcmc.sample(targets.Ising(3, 0.4), kernel, num_chains=3, num_steps=2, progress=kernel != "wolff")
+    aloud = kernel != "wolff"
+    mcmc.sample(targets.Ising(3, 0.4), kernel, num_chains=3, num_steps=2, progress=aloud)
     print(kernel, len(shown))
 """
 
