@@ -37,7 +37,7 @@ MOST_TOKENS, LEAST_AT_ONCE = 2**24, 2**10
 """Where states are large, shards are of fewer draws."""
 DIGEST, SHARD = "plan_sha256", "shard"
 """The attributes by which a shard, or all of them as one, are known again."""
-PATIENCE, TIMES, PAUSE = 120.0, 10.0, 0.1
+PATIENCE, TIMES, PAUSE = 300.0, 10.0, 0.1
 """Seconds without a new shard after which other processes are given up, at least; how many times
 what a shard takes; and how often they are looked for."""
 
@@ -143,7 +143,7 @@ class Shards:
         path = find_led(paths, self.plan)
         if not self.is_at(path):
             self.make(shards_of(path), lambda *_: None)
-        write_whole(shards_of(path) / done(self.rank.number), "")
+        (shards_of(path) / done(self.rank.number)).touch()  # after which the folder may go
 
     def make(self, folder: Path, show: Show) -> float:
         """Shards r, r + R, ... that are not there; returns the most seconds one took."""

@@ -16,12 +16,13 @@ NOTE = "compiling chains, once on this machine (about 10 s)"
 def compiling_said(enabled: bool) -> Iterator[None]:
     """One note on standard error, where somebody looks at it, when something is compiled that is
     not kept on disk."""
-    console, said = Console(stderr=True, highlight=False), []
+    console, said = Console(stderr=True, highlight=False), False
 
     def tell() -> None:
+        nonlocal said
         if not said and (console.is_terminal or console.is_jupyter):
             console.print(NOTE)
-        said.append(NOTE)
+        said = True
 
     with told(tell if enabled else lambda: None):
         yield
