@@ -21,6 +21,7 @@ GUIDES = (
     "choosing.md",
     "interchange.md",
     "clusters.md",
+    "million.md",
 )
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in GUIDES)]
 EXPECTED = {
@@ -40,6 +41,7 @@ EXPECTED = {
     "choosing.md": [],
     "interchange.md": ["trusted\nfailed", "the model agrees", "'draw', 'site') 1", "exact, by"],
     "clusters.md": ["| ising | 0 |", "torch.Size([3, 9]) []"],
+    "million.md": ["2500\n<xarray.DataArray 'x'"],
 }
 WRITTEN = {
     "README.md": ["report.html"],
@@ -53,6 +55,7 @@ WRITTEN = {
     "choosing.md": [],
     "interchange.md": ["draws.nc"],
     "clusters.md": [],
+    "million.md": ["many.nc"],
 }
 
 

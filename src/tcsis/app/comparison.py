@@ -132,6 +132,7 @@ def refuse_unread(methods: Sequence[Named], **asked: tuple[Any, Sequence[str]]) 
 def gather(
     target: Target, entries: dict[str, Entry], seed: int, about: Mapping[str, Any]
 ) -> Comparison:
+    """``about`` may hold the ``whole`` of draws that are only the first of many, by name."""
     models = {name: entry.model for name, entry in entries.items() if entry.model is not None}
     first = next((model for model in models.values() if isinstance(model, Learned)), None)
     # densities are counted with those of training, as the price of a method is

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from tcsis import exact, mcmc
 from tcsis.app import runs
 from tcsis.app.comparison import Comparison, compare, gather
+from tcsis.app.many import read_judged
 from tcsis.app.methods import Entry
 from tcsis.app.report import write_report
 from tcsis.app.settings import Compare, Document, Exact, Mcmc, Sample, Settings, Train, TrainRun
@@ -19,12 +21,13 @@ from tcsis.app.sources import check_digest, find_device, make_target
 from tcsis.app.target_file import write_target
 from tcsis.basics.frozen import parse
 from tcsis.basics.seals import digest
+from tcsis.draws.shards import MOST_AT_ONCE, Plan, Shards, shard_size
 from tcsis.draws.storage import Attribute, write_draws
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.conditional import Conditional
 from tcsis.learn.config import Config
-from tcsis.learn.learned import Learned, from_checkpoint
+from tcsis.learn.learned import Learned, draw_shard, from_checkpoint
 from tcsis.learn.learned import load as load_learned
 from tcsis.learn.trainer import CHECKPOINT, train
 from tcsis.targets.base import Target
@@ -32,8 +35,8 @@ from tcsis.targets.base import Target
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run on which target, with which model where one is there already, and where
-    its state goes while it runs."""
+    """What is to be run on which target, with which model where one is there already, the ``key``
+    by which that is known again, and where its state goes while it runs."""
 
     settings: Settings
     target: Target
@@ -42,6 +45,7 @@ class Job:
     resume: bool = False
     progress: bool = True
     commands: Sequence[str] = ()
+    key: str = ""
 
     @property
     def goes_on(self) -> bool:
@@ -65,20 +69,24 @@ def run(job: Job) -> Comparison:
         runs.write_start(job.folder, job.settings)
         if "file" in job.settings.target:
             write_target(job.folder / runs.TARGET, job.target)
-    comparison = perform(job)
+    if is_large(job):
+        comparison = run_large(job)
+    else:
+        comparison = perform(job)
+        if job.folder is not None:
+            name, draws = next(iter(comparison.methods.items()))
+            attrs = attributes(job.settings, name)
+            write_draws(job.folder / runs.DRAWS, draws, comparison.target, attrs)
     if job.folder is not None:
-        write_end(job, job.folder, comparison)
+        comparison.result.save(job.folder / runs.RESULT)
+        write_report(comparison.result, job.folder / runs.REPORT)
     return comparison
 
 
-def write_end(job: Job, folder: Path, comparison: Comparison) -> None:
-    """The draws of the first method, the result and the report."""
-    name, draws = next(iter(comparison.methods.items()))
-    key = {runs.CONFIG_DIGEST: digest(job.settings.to_toml().encode())}
-    about: dict[str, Attribute] = {"method": name, "seed": job.settings.run.seed, **key}
-    write_draws(folder / runs.DRAWS, draws, comparison.target, about)
-    comparison.result.save(folder / runs.RESULT)
-    write_report(comparison.result, folder / runs.REPORT)
+def attributes(chosen: Settings, method: str) -> dict[str, Attribute]:
+    """What draws say of the run that made them."""
+    key = digest(chosen.to_toml().encode())
+    return {"method": method, "seed": chosen.run.seed, runs.CONFIG_DIGEST: key}
 
 
 def set_threads(threads: int | None) -> None:
@@ -110,6 +118,39 @@ def perform(job: Job) -> Comparison:
             draws = job.model.sample(run.n, calls=run.calls, seed=run.seed)
             return finish(job, job.model.kind, Entry.of(job.model, draws))
     raise AssertionError(f"no command runs {job.settings}")
+
+
+def is_large(job: Job) -> bool:
+    """Whether draws are too many to hold at once."""
+    return isinstance(job.settings, Sample) and job.settings.run.n > MOST_AT_ONCE
+
+
+def run_large(job: Job) -> Comparison:
+    """Draws that go to their file in shards, and are judged by the first of them."""
+    assert job.folder is not None and job.model is not None
+    path = job.folder / runs.DRAWS
+    shards_for(job).write(path, progress=job.progress)
+    read = read_judged(path)
+    assert read.whole is not None
+    name = job.model.kind
+    about = {**job.about(), "whole": {name: read.whole}}
+    entries = {name: Entry.of(job.model, read.draws)}
+    return gather(job.target, entries, job.settings.run.seed, about)
+
+
+def help_out(job: Job, folders: Sequence[Path]) -> None:
+    """Make shards for the process that leads in one of the folders; fewer draws need no help."""
+    set_threads(job.settings.run.threads)
+    if is_large(job):
+        shards_for(job).help_with([folder / runs.DRAWS for folder in folders])
+
+
+def shards_for(job: Job) -> Shards:
+    assert isinstance(job.settings, Sample) and job.model is not None
+    run, attrs = job.settings.run, attributes(job.settings, job.model.kind)
+    size, key = shard_size(job.target.num_sites), f"{job.key} {attrs[runs.CONFIG_DIGEST]}"
+    draw = partial(draw_shard, job.model, run.calls)
+    return Shards(draw, job.target, Plan(run.n, run.seed, size, key), attrs)
 
 
 def run_train(job: Job, run: TrainRun, config: Config) -> Comparison:

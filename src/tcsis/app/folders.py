@@ -24,6 +24,7 @@ from tcsis.basics import locks
 from tcsis.basics.files import naming, sync
 from tcsis.basics.locks import Writer, refuse_busy, sole_writer
 from tcsis.basics.signals import deferred
+from tcsis.draws.shards import count_shards
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT
 
@@ -160,7 +161,7 @@ def holds_run(folder: Path, overwrite: bool) -> bool:
             f"{folder} is not empty: pass --resume to go on with the run in it, "
             "--overwrite to replace it, or another folder"
         )
-    known = [name for name in (*runs.FILES, CHECKPOINT) if (folder / name).exists()]
+    known = [name for name in (*runs.FILES, runs.SHARDS, CHECKPOINT) if (folder / name).exists()]
     if known and not runs.is_run(folder):
         raise ValueError(
             f"{folder} has a {known[0]} that no run of tcsis wrote: expected another folder"
@@ -191,6 +192,8 @@ def clear(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
     for saved in checkpoint.list_checkpoints(folder / CHECKPOINT).values():
         shutil.rmtree(saved)
+    if (folder / runs.SHARDS).is_dir():
+        shutil.rmtree(folder / runs.SHARDS)
     sweep(folder)
     remove_if_empty(folder / CHECKPOINT)
 
@@ -205,7 +208,7 @@ def sweep(folder: Path) -> None:
 
 def discard(folder: Path) -> None:
     """Take back a run that was refused before it had any state."""
-    if not checkpoint.exists(folder / CHECKPOINT):
+    if not checkpoint.exists(folder / CHECKPOINT) and not count_shards(folder / runs.DRAWS):
         clear(folder)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from tcsis.app.settings import ChainSettings, DrawingRun, Mcmc, Settings
+from tcsis.app.settings import ChainSettings, DrawingRun, Mcmc, Sample, Settings
 from tcsis.basics.memory import check_fits
+from tcsis.draws.shards import MOST_AT_ONCE
 from tcsis.learn.config import Config
 from tcsis.targets.base import Target
 
@@ -26,7 +27,8 @@ def check_limits(chosen: Settings, target: Target) -> None:
         )
     d = target.num_sites
     if isinstance(chosen.run, DrawingRun):
-        check_fits("n", chosen.run.n, JUDGED * d, f" draws of {d} sites")
+        n = min(chosen.run.n, MOST_AT_ONCE) if isinstance(chosen, Sample) else chosen.run.n
+        check_fits("n", n, JUDGED * d, f" draws of {d} sites")
     if isinstance(chosen, Mcmc):
         check_chains(chosen.mcmc, d)
     config = getattr(chosen, "train", None)

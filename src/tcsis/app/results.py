@@ -6,6 +6,7 @@ number that is not finite, or that a method cannot give, is null.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ from tcsis.basics.frozen import Frozen, explain
 from tcsis.basics.seals import open_json, seal_json
 
 MAX_PAIRS = 2_000
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or null."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 class Histogram(Frozen):
@@ -86,7 +92,11 @@ class Traces(Frozen):
 
 
 class MethodResult(Frozen):
-    """What one method gave.  ``weighted`` says whether pictures and verdict use its weights."""
+    """What one method gave.  ``weighted`` says whether pictures and verdict use its weights.
+
+    Where ``num_judged`` is there, the verdict and all that is seen of states are of the first so
+    many of the ``n``; log Z, its error, the ESS, the ELBO and Pareto's k are of all.
+    """
 
     name: str
     n: int
@@ -112,6 +122,7 @@ class MethodResult(Frozen):
     states: list[list[int]]
     traces: Traces | None
     sites: list[SiteShares] = Field(default_factory=list)
+    num_judged: int | None = None
 
 
 class TargetResult(Frozen):

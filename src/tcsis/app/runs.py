@@ -7,6 +7,7 @@ metrics.jsonl   one line for every evaluation during training
 target.safetensors  the target, where it came from a file
 checkpoint/     the state of training, and the model
 draws.nc        the draws, for ArviZ and xarray
+draws.nc.shards/  those of a large number that are there already; see ``tcsis.draws.shards``
 result.json     every number of the report
 report.html     the report
 
@@ -28,12 +29,14 @@ from tcsis.app.settings import Document, Settings
 from tcsis.app.trust import CODE, sign
 from tcsis.basics.files import write_whole
 from tcsis.basics.seals import digest, open_json, open_toml, seal_json, seal_toml
+from tcsis.draws.shards import shards_of
 from tcsis.learn.trainer import METRICS
 
 CONFIG = "config.toml"
 ENVIRONMENT = "env.json"
 TARGET = "target.safetensors"
 DRAWS = "draws.nc"
+SHARDS = shards_of(Path(DRAWS)).name
 CONFIG_DIGEST = "config_sha256"
 """The attribute of draws that holds the checksum of their config."""
 RESULT = "result.json"

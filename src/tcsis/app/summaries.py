@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tcsis.app.log_weights import count_weights, weight_bins
+from tcsis.app.many import Whole
 from tcsis.app.results import (
     MAX_PAIRS,
     Correlation,
@@ -30,6 +31,7 @@ from tcsis.app.results import (
     TargetResult,
     Traces,
     TrainingPoint,
+    finite,
 )
 from tcsis.draws import Draws
 from tcsis.judging import metrics
@@ -60,6 +62,7 @@ def compare_results(
     draws: Mapping[str, Draws],
     *,
     model: Weigher | None = None,
+    whole: Mapping[str, Draws] | None = None,
     training_seconds: Mapping[str, float] | None = None,
     film: Sequence[tuple[Tensor, Tensor]] | None = None,
     scores: tuple[Tensor, Tensor] | None = None,
@@ -71,9 +74,10 @@ def compare_results(
     """Summarise several methods, the main one first, by name.
 
     A trained ``model`` of the target is a second opinion on each.  ``training_seconds`` go by the
-    same names.  ``film`` is one reverse trajectory, pairs of times () or (d,) and tokens (d,),
-    noise first; ``scores`` are learned and exact log-scores of the same moves; ``history`` holds
-    any of the fields of ``TrainingPoint``.
+    same names, and so does the ``whole`` of what these draws are only the first of.  ``film`` is
+    one reverse trajectory, pairs of times () or (d,) and tokens (d,), noise first; ``scores`` are
+    learned and exact log-scores of the same moves; ``history`` holds any of the fields of
+    ``TrainingPoint``.
     """
     if not draws:
         raise ValueError("draws is empty: expected at least one method")
@@ -82,16 +86,19 @@ def compare_results(
     shown = (reference.states, *(evidence.states for evidence in found.values()))
     levels = energy_levels([states.energies for states in shown if states is not None])
     bins = weight_bins(found.values())
+    known = {name: Whole.of(part, found[name]) for name, part in (whole or {}).items()}
+    opinions = {} if model is None else {name: [check_model(e, model)] for name, e in found.items()}
+    methods = [
+        summarise(
+            name, evidence, levels, bins, (training_seconds or {}).get(name, 0.0),
+            [*opinions.get(name, []), *(known[name].findings if name in known else [])],
+        )
+        for name, evidence in found.items()
+    ]  # fmt: skip
     return Result(
         target=describe_target(target),
         exact=summarise_exact(reference, levels),
-        methods=[
-            summarise(
-                name, evidence, levels, bins, (training_seconds or {}).get(name, 0.0),
-                [] if model is None else [check_model(evidence, model)],
-            )
-            for name, evidence in found.items()
-        ],
+        methods=[known[m.name].told(m) if m.name in known else m for m in methods],
         film=None if film is None else [frame(times, tokens) for times, tokens in film],
         scores=None if scores is None else thin_pairs(*scores),
         history=[TrainingPoint(**finite_entries(point)) for point in history],
@@ -302,10 +309,6 @@ def thin_pairs(learned: Tensor, truth: Tensor) -> ScorePairs:
     both = learned.isfinite() & truth.isfinite()
     chosen = slice(None, None, max(1, math.ceil(int(both.sum()) / MAX_PAIRS)))
     return ScorePairs(learned=learned[both][chosen].tolist(), exact=truth[both][chosen].tolist())
-
-
-def finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def finite_entries(point: Mapping[str, float]) -> dict[str, Any]:

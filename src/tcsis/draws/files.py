@@ -152,13 +152,7 @@ def archived(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_netcdf(path: Path, target: Target) -> Draws:
-    try:
-        check_heaps(path)
-        with h5py.File(path, "r") as file:
-            ours = str(file.attrs.get("format", "")).startswith("tcsis-draws")  # of any version
-    except Exception as error:  # whatever the parts of a library raise on damage
-        raise unreadable(path, error, "draws that tcsis or ArviZ wrote") from None
-    if ours:
+    if is_ours(path):
         return read_draws(path)[0]
     xarray = need("xarray", f"reading {path}", "arviz")
     try:
@@ -167,6 +161,16 @@ def read_netcdf(path: Path, target: Target) -> Draws:
     except Exception as error:  # whatever the parts of a library raise on damage
         raise unreadable(path, error, "draws that tcsis or ArviZ wrote") from None
     return as_draws(tree, target)
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file of NetCDF says that tcsis wrote it."""
+    try:
+        check_heaps(path)
+        with h5py.File(path, "r") as file:
+            return str(file.attrs.get("format", "")).startswith("tcsis-draws")  # of any version
+    except Exception as error:  # whatever the parts of a library raise on damage
+        raise unreadable(path, error, "draws that tcsis or ArviZ wrote") from None
 
 
 def check_heaps(path: Path) -> None:

@@ -17,7 +17,9 @@ known to be whole.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,10 @@ import h5netcdf
 import h5py
 import numpy as np
 import torch
+from torch import Tensor
 
 from tcsis.basics.files import write_whole
-from tcsis.basics.seals import open_bytes, seal_bytes
+from tcsis.basics.seals import check_file, seal_bytes
 from tcsis.basics.signals import deferred
 from tcsis.draws import Draws, Fingerprint
 from tcsis.targets.base import Target
@@ -67,19 +70,39 @@ def write_draws(
     write_whole(path, seal_bytes(content.getvalue()))
 
 
-def read_draws(path: str | Path) -> tuple[Draws, dict[str, Any]]:
-    """The draws of a file and its attributes."""
-    path = Path(path)
+def read_draws(path: str | Path, first: int | None = None) -> tuple[Draws, dict[str, Any]]:
+    """The draws of a file, or only the ``first`` of them, and its attributes."""
+    with opened(Path(path)) as (file, attrs):
+        return read_groups(file, attrs, first), attrs
+
+
+def read_attributes(path: str | Path) -> dict[str, Any]:
+    with opened(Path(path)) as (_, attrs):
+        return attrs
+
+
+def read_weights(path: str | Path) -> Draws:
+    """Draws without their sites, (n, 0): how many there are, their weights and what they cost."""
+    with opened(Path(path)) as (file, attrs):
+        n = math.prod(file["posterior/x"].shape[:2])
+        log_weight = read_log_weight(file, None)
+        flat = None if log_weight is None else log_weight.flatten()
+        return Draws(torch.zeros(n, 0, dtype=torch.uint8), flat, **costs_of(attrs))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[h5py.File, dict[str, Any]]]:
+    """A file that is known to be whole, and its attributes; it is read where it is."""
     if not path.is_file():
         raise ValueError(f"{path} is not a file: expected draws that tcsis wrote")
-    content = open_bytes(path, path.read_bytes())
+    check_file(path)
     try:
         # which, unlike h5netcdf, closes what it cannot read
-        with h5py.File(io.BytesIO(content), "r") as file:
+        with h5py.File(path, "r", locking=False) as file:
             attrs = {name: plain(value) for name, value in file.attrs.items()}
             if attrs["format"] != FORMAT:
                 raise ValueError(f"not of the format {FORMAT}")
-            return read_groups(file, attrs), attrs
+            yield file, attrs
     except UNREADABLE as error:
         raise ValueError(
             f"{path} cannot be read ({error}): expected draws as tcsis wrote them"
@@ -116,14 +139,18 @@ def write_groups(file: h5netcdf.File, draws: Draws, energy: np.ndarray, target: 
     if draws.log_weight is not None:
         write_variable(stats, "log_weight", draws.log_weight.cpu().numpy().reshape(shape[:2]))
     if draws.fingerprint is not None:
-        witnesses = draws.fingerprint.x.numpy()
-        sizes = dict(zip(("witness", "site"), witnesses.shape, strict=True))
-        group = make_group(file, "fingerprint", sizes, target)
-        write_variable(group, "x", witnesses)
-        log_density = draws.fingerprint.log_density.numpy()
-        group.create_variable("log_density", ("witness",), data=log_density)
+        write_fingerprint(file, draws.fingerprint, target)
     if target.value_names is not None:
         write_value_names(file, target, target.value_names)
+
+
+def write_fingerprint(file: h5netcdf.File, fingerprint: Fingerprint, target: Target) -> None:
+    witnesses = fingerprint.x.numpy()
+    sizes = dict(zip(("witness", "site"), witnesses.shape, strict=True))
+    group = make_group(file, "fingerprint", sizes, target)
+    write_variable(group, "x", witnesses)
+    log_density = fingerprint.log_density.numpy()
+    group.create_variable("log_density", ("witness",), data=log_density)
 
 
 def write_value_names(
@@ -144,13 +171,18 @@ def make_group(
     """A group with its axes, each numbered from zero; sites by name where they have names."""
     group = file.create_group(name)
     group.dimensions = sizes
-    for axis, size in sizes.items():
-        if axis == "site" and target.site_names is not None:
-            names = np.array(target.site_names, object)
-            group.create_variable(axis, (axis,), STRINGS, data=names)
-        else:
-            group.create_variable(axis, (axis,), data=np.arange(size))
+    for axis in sizes:
+        number(group, axis, target)
     return group
+
+
+def number(group: h5netcdf.Group, axis: str, target: Target) -> None:
+    """The coordinate of an axis."""
+    if axis == "site" and target.site_names is not None:
+        names = np.array(target.site_names, object)
+        group.create_variable(axis, (axis,), STRINGS, data=names)
+    else:
+        group.create_variable(axis, (axis,), data=np.arange(group.dimensions[axis].size))
 
 
 def write_variable(group: h5netcdf.Group, name: str, values: np.ndarray) -> None:
@@ -158,15 +190,22 @@ def write_variable(group: h5netcdf.Group, name: str, values: np.ndarray) -> None
     group.create_variable(name, axes, data=values, compression="gzip", compression_opts=1)
 
 
-def read_groups(file: h5py.File, attrs: dict[str, Any]) -> Draws:
-    x = torch.from_numpy(file["posterior/x"][...])
+def read_groups(file: h5py.File, attrs: dict[str, Any], first: int | None = None) -> Draws:
+    x = torch.from_numpy(file["posterior/x"][:, :first])
     if x.ndim != 3 or x.dtype != torch.uint8:
         raise ValueError(f"x has shape {tuple(x.shape)} and dtype {x.dtype}")
-    stats = file["sample_stats"]
-    log_weight = torch.from_numpy(stats["log_weight"][...]) if "log_weight" in stats else None
-    costs = {name: attrs[name] for name in COSTS if name in attrs}
-    draws = Draws(x, log_weight, **costs, fingerprint=read_fingerprint(file))
+    log_weight = read_log_weight(file, first)
+    draws = Draws(x, log_weight, **costs_of(attrs), fingerprint=read_fingerprint(file))
     return draws.flat if attrs["independent"] else draws
+
+
+def read_log_weight(file: h5py.File, first: int | None) -> Tensor | None:
+    stats = file["sample_stats"]
+    return torch.from_numpy(stats["log_weight"][:, :first]) if "log_weight" in stats else None
+
+
+def costs_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: attrs[name] for name in COSTS if name in attrs}
 
 
 def read_fingerprint(file: h5py.File) -> Fingerprint | None:

@@ -150,6 +150,12 @@ def digest_data(data: Any) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def digest(tensors: dict[str, Tensor], data: dict[str, Any]) -> str:
+    """SHA-256 of what ``save`` would write."""
+    content = safetensors.torch.save({name: as_stored(name, t) for name, t in tensors.items()})
+    return hashlib.sha256(content + digest_data(data).encode()).hexdigest()
+
+
 def as_stored(name: str, tensor: Tensor) -> Tensor:
     """A contiguous copy on the CPU; a copy, as tensors that share memory cannot be stored."""
     if not isinstance(name, str) or name == "__metadata__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tcsis.basics.memory import check_fits
 from tcsis.basics.threads import at_most
 from tcsis.distribution import Distribution
 from tcsis.draws import Draws
+from tcsis.draws.shards import Plan, Shards, shard_size
 from tcsis.learn import checkpoint
 from tcsis.learn.checkpoint import CheckpointError
 from tcsis.learn.conditional import Conditional
@@ -84,6 +85,26 @@ class Learned:
         with at_most(method.num_threads(self.module, self.target.free, batch_size or n)):
             draws = self.sampler.draw(n, generator, How(calls, schedule, step, batch_size))
         return draws.completed(self.target)
+
+    def sample_to(
+        self, path: str | Path, n: int, *, seed: int = 0, calls: int | None = None,
+        size: int | None = None, progress: bool = True,
+    ) -> None:  # fmt: skip
+        """n independent draws in a NetCDF file, which take the memory of one shard of ``size``;
+        ``calls`` as for ``sample``.
+
+        A second call goes on from the shards that a first one left, and processes that torchrun
+        starts share the work; the first of them returns when all is written.
+        """
+        plan = Plan(n, seed, size or shard_size(self.target.num_sites), self.digest(f"{calls}"))
+        draw = partial(draw_shard, self, calls)
+        Shards(draw, self.target, plan).write(Path(path), progress=progress)
+
+    def digest(self, more: str = "") -> str:
+        """A checksum of the model, its target and its settings, and of what more there is."""
+        tensors, described = tensors_of(self.module, self.target)
+        record = {"config": self.config.model_dump(), "target": described, "more": more}
+        return checkpoint.digest(tensors, record)
 
     def weigh(
         self, x: Tensor, *, seed: int = 0, generator: torch.Generator | None = None
@@ -174,6 +195,11 @@ class Learned:
             "seconds": self.seconds, "num_density_calls": self.num_density_calls,
             "spent": self.spent, "steps": self.steps, "evaluated": self.evaluated,
         }  # fmt: skip
+
+
+def draw_shard(model: Learned | Conditional, calls: int | None, n: int, seed: int) -> Draws:
+    """``model.sample`` as shards are drawn."""
+    return model.sample(n, calls=calls, seed=seed)
 
 
 def tensors_of(module: nn.Module, target: Target) -> tuple[dict[str, Tensor], dict[str, Any]]:

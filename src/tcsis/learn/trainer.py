@@ -32,6 +32,7 @@ from tcsis.learn.growth import grown
 from tcsis.learn.learned import Learned
 from tcsis.learn.method import Method
 from tcsis.learn.training import Run
+from tcsis.mcmc.compiling import compiling_said
 from tcsis.targets.base import Target, counting
 
 METRICS = "metrics.jsonl"
@@ -70,7 +71,8 @@ def train(
     budget = new_budget(time_budget)
     with counting(target) as trial:
         target = target.sketched_within(RECOGNISED * budget.limit)
-    with counting(target) as cost, progress_bar("training", 1.0, progress) as show:
+    bar = progress_bar("training", 1.0, progress)
+    with counting(target) as cost, compiling_said(progress), bar as show:
         budget.meter = lambda: trial.densities + cost.densities
         config = choose_config(target, method, preset, config)
         if steps is not None:

@@ -21,6 +21,7 @@ from tcsis.mcmc.annealing import Population
 from tcsis.mcmc.balanced import LocallyBalanced, barker, exact_difference
 from tcsis.mcmc.chains import Chains, CompiledChains, TorchChains
 from tcsis.mcmc.compiled import COMPILED, CompiledKernel, compiles
+from tcsis.mcmc.compiling import compiling_said
 from tcsis.mcmc.gibbs import PairGibbs, RandomScanGibbs, SweepGibbs
 from tcsis.mcmc.kernel import Kernel
 from tcsis.mcmc.langevin import DiscreteMALA, DiscreteULA
@@ -96,7 +97,8 @@ def sample(
     kept = torch.empty(num_draws, *x.shape, dtype=torch.uint8)
     accepted = 0.0
     begin = time.perf_counter()
-    with counting(target) as cost, progress_bar("chains", num_draws, progress, PATIENCE) as show:
+    bar = progress_bar("chains", num_draws, progress, PATIENCE)
+    with counting(target) as cost, compiling_said(progress), bar as show:
         chains = start_chains(target.free, kernel, x, seed)
         if burn_in:
             chains.advance(burn_in)

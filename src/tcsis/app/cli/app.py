@@ -73,7 +73,7 @@ def common(
 
 @command
 def doctor(printing: PrintOptions) -> int:
-    """What is installed, cores, devices, and a self-test of a few seconds."""
+    """What is installed, cores, devices, and a self-test that compiles what is not yet."""
     from tcsis.app.cli import doctor as module
 
     return module.doctor(printing)

@@ -15,7 +15,9 @@ from tcsis.app.cli.options import PrintOptions
 from tcsis.app.cli.printer import Printer
 from tcsis.exact import kaufman
 from tcsis.learn.trainer import train
-from tcsis.targets.physics import Ising
+from tcsis.mcmc.compiled import COMPILED
+from tcsis.mcmc.compiling import compiling_said
+from tcsis.targets.physics import Ising, Potts
 
 TARGET = Ising(side=3, beta=0.4)
 LARGE_ERROR = 0.25
@@ -24,7 +26,8 @@ LARGE_ERROR = 0.25
 def doctor(printing: PrintOptions) -> int:
     printer = Printer(printing)
     environment = runs.environment() | {"devices": ", ".join(devices())}
-    tests = {name: try_out(test) for name, test in TESTS.items()}
+    with compiling_said(printer.lively):
+        tests = {name: try_out(test) for name, test in TESTS.items()}
     table = Table("what", "found", title="tcsis doctor", title_justify="left")
     for name, value in environment.items():
         table.add_row(name.replace("_", " "), value)
@@ -60,6 +63,15 @@ def solves() -> bool:
     return abs(truth.log_z - kaufman.log_z((3, 3), TARGET.beta)) < 1e-6
 
 
+def compiles_chains() -> bool:
+    """What most chains are made of: compiled here, if it was not before, and kept on disk."""
+    for target in (Ising(side=3, beta=0.4, field=0.1), Potts(side=3, num_values=3, beta=1.0)):
+        mcmc.sample(target, num_chains=128, num_steps=1, progress=False)
+    for kernel in COMPILED:
+        mcmc.sample(TARGET, kernel, num_chains=128, num_steps=1, progress=False)
+    return True
+
+
 def runs_chains() -> bool:
     draws = mcmc.sample(TARGET, num_chains=100, num_steps=200, burn_in=50, progress=False)
     energy = -float(TARGET.log_density(draws.x.long()).double().mean())
@@ -72,4 +84,7 @@ def trains() -> bool:
     return abs(draws.log_z - exact.solve(TARGET).log_z) < LARGE_ERROR
 
 
-TESTS = {"exact answers": solves, "chains": runs_chains, "training": trains}
+TESTS = {
+    "exact answers": solves, "chains compiled": compiles_chains, "chains": runs_chains,
+    "training": trains,
+}  # fmt: skip

@@ -25,6 +25,7 @@ from tcsis.app.cli.options import (
 from tcsis.app.cli.printer import Printer
 from tcsis.app.cli.printing import as_data, print_result
 from tcsis.app.limits import check_limits
+from tcsis.app.many import read_judged
 from tcsis.app.report import write_report
 from tcsis.app.results import Result
 from tcsis.app.sources import check_digest, make_target
@@ -32,7 +33,7 @@ from tcsis.app.summaries import compare_results
 from tcsis.app.target_file import read_target
 from tcsis.basics.frozen import merge
 from tcsis.basics.locks import NAME, find_writer
-from tcsis.draws.storage import read_draws
+from tcsis.draws.shards import count_shards
 from tcsis.judging.evaluation import evaluate as evaluate_draws
 from tcsis.learn import checkpoint
 from tcsis.learn.trainer import CHECKPOINT
@@ -122,12 +123,15 @@ def evaluate(
     check_options(gates)
     target = load_target(folder, trusting)
     check_target(gates, target)
-    draws, attributes = read_draws(folder / runs.DRAWS)
+    read = read_judged(folder / runs.DRAWS)
+    draws, attributes = read.draws, read.attrs
     settings_of_run = runs.config_digest(folder)
     if attributes.get(runs.CONFIG_DIGEST, settings_of_run) != settings_of_run:
         raise ValueError(of_other_settings(folder, runs.DRAWS))
     evaluation = evaluate_draws(draws, target, weighted=weighted)
-    result = compare_results(target, {str(attributes.get("method", "draws")): draws})
+    name = str(attributes.get("method", "draws"))
+    whole = {} if read.whole is None else {name: read.whole}
+    result = compare_results(target, {name: draws}, whole=whole)
     method = result.methods[0]
     missed = failures(method, gates, weighted=weighted and method.weighted)
     code = GATE if missed else FINE
@@ -178,10 +182,11 @@ def of_other_settings(folder: Path, name: str) -> str:
 
 
 def how_to_finish(document: settings.Document, folder: Path) -> str:
-    command = document["run"].get("command")
-    if command not in settings.TRAINED:
+    command, model = document["run"].get("command"), document["run"].get("model")
+    if command not in settings.TRAINED and not count_shards(folder / runs.DRAWS):
         return "the run in it did not end; run it again with --overwrite"
-    line = shlex.join(["tcsis", command, "--resume", "--out", str(folder)])
+    models = [] if model is None else [model]
+    line = shlex.join(["tcsis", command, *models, "--resume", "--out", str(folder)])
     return f"the run in it did not end; go on with: {line}"
 
 

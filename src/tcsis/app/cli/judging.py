@@ -11,9 +11,9 @@ from tcsis.app.cli.gates import check_options, check_target, failures
 from tcsis.app.cli.options import GateOptions, PrintOptions, TargetOptions
 from tcsis.app.cli.printing import Printer, as_data
 from tcsis.app.cli.running import target_table
+from tcsis.app.many import load_judged
 from tcsis.app.sources import make_target
 from tcsis.app.summaries import compare_results
-from tcsis.draws.files import load_draws
 from tcsis.judging.evaluation import evaluate
 from tcsis.learn.learned import Learned
 from tcsis.targets.base import Target
@@ -33,9 +33,11 @@ def judge(
     model = None if run is None else load_run(run)
     target = choose_target(options, model)
     check_target(gates, target)
-    draws = load_draws(path, target)
+    draws, whole = load_judged(path, target)
     evaluation = evaluate(draws, target, weighted=weighted)
-    result = compare_results(target, {Path(path).name: draws}, model=model)
+    name = Path(path).name
+    of_all = {} if whole is None else {name: whole}
+    result = compare_results(target, {name: draws}, model=model, whole=of_all)
     method = result.methods[0]
     missed = failures(method, gates, weighted=weighted and method.weighted)
     code = GATE if missed else FINE

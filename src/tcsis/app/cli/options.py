@@ -68,7 +68,7 @@ class RunOptions:
 class DrawOptions(RunOptions):
     """How to run what draws a given number."""
 
-    n: Annotated[int | None, Option("--n", help="number of draws (10000)")] = None
+    n: Annotated[int | None, Option("--n", "-n", help="number of draws (10000)")] = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class Printer:
     @property
     def lively(self) -> bool:
         """Whether anyone looks at a progress bar."""
-        return sys.stderr.isatty() and not self.options.quiet
+        return sys.stderr.isatty() and not self.options.quiet and not self.options.json
 
     def show(self, *parts: RenderableType) -> None:
         if self.options.json or self.options.quiet:

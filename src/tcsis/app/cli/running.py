@@ -33,6 +33,8 @@ from tcsis.app.target_file import read_target
 from tcsis.basics.checks import MAX_SEED
 from tcsis.basics.files import WriteError
 from tcsis.basics.frozen import merge
+from tcsis.basics.ranks import this_rank
+from tcsis.draws.shards import StalledError, count_shards
 from tcsis.learn import checkpoint
 from tcsis.learn.learned import Learned
 from tcsis.learn.trainer import CHECKPOINT
@@ -92,8 +94,11 @@ def sample(
     """Draw from the model in a folder, on the target of its config, which more may be given."""
     printer = Printer(printing)
     check_options(gates)
-    refuse_resuming("sample", folder)
-    trained, base = find_run(model, printer), with_assignments(read_base(run, folder)[0], run)
+    rank = this_rank()
+    if rank.world > 1 and folder.out is None:
+        raise ValueError("several processes share the draws: expected --out, one folder for all")
+    kept = read_base(run, folder)[0]
+    trained, base = find_run(model, printer), with_assignments(kept, run)
     config = runs.read_config(trained)
     target = config["target"]
     trust.require(trained, target, trusting.trust_code)
@@ -108,8 +113,18 @@ def sample(
     sampler = loaded.given(parse_known(known)) if adds else loaded
     check_limits(chosen, sampler.target)
     check_target(gates, sampler.target)  # before a folder is made
-    job = Job(chosen, sampler.target, sampler)
-    return perform(job, open_folder(chosen, folder), gates, printer)
+    job = Job(chosen, sampler.target, sampler, resume=folder.resume, key=loaded.digest())
+    if folder.resume and chosen != settings.resolve_sample(kept):
+        raise ValueError(
+            f"{folder.out} was begun with other settings: expected the same, or none but --out; "
+            "--overwrite starts afresh"
+        )
+    if rank.leads:
+        return perform(job, open_folder(chosen, folder), gates, printer)
+    assert folder.out is not None
+    place = Path(folder.out)
+    experiment.help_out(job, [place, folders.replacement_of(place)])
+    return FINE
 
 
 def perform(
@@ -141,6 +156,8 @@ def run_in(place: Place, job: Job) -> Comparison:
         return experiment.run(replace(job, folder=place.work, commands=commands))
     except KeyboardInterrupt:
         raise RunInterruptedError(how_to_go_on(job.settings, place)) from None
+    except StalledError as error:
+        raise StalledError(f"{error}; {how_to_repeat(job.settings, place)}") from None
     except WriteError as error:
         raise WriteError(f"{error}; then {how_to_repeat(job.settings, place)}") from error
     except ValueError:
@@ -274,10 +291,17 @@ def repeat_commands(chosen: Settings, folder: Path) -> list[str]:
 
 def refuse_resuming(command: Command, options: FolderOptions) -> None:
     if options.resume and command not in settings.TRAINED:
-        raise ValueError(f"resume is for training: {command} starts afresh, with --overwrite")
+        raise ValueError(
+            f"resume is for training and for draws of a model: {command} starts afresh, with "
+            "--overwrite"
+        )
 
 
 def how_to_go_on(chosen: Settings, place: Place) -> str:
+    shards = count_shards(place.work / runs.DRAWS)
+    if shards:
+        kept = f"{shards} shards of draws are kept in {place.work}"
+        return f"interrupted: {kept}; {how_to_repeat(chosen, place)}"
     if not checkpoint.exists(place.work / CHECKPOINT):
         return f"interrupted before there was anything to save; {how_to_repeat(chosen, place)}"
     return f"interrupted: the state is saved in {place.work}; {how_to_repeat(chosen, place)}"
@@ -285,7 +309,8 @@ def how_to_go_on(chosen: Settings, place: Place) -> str:
 
 def how_to_repeat(chosen: Settings, place: Place) -> str:
     """What takes a run to its end that was ended early."""
-    if chosen.run.command not in settings.TRAINED:
+    model = [chosen.run.model] if isinstance(chosen, settings.Sample) else []
+    if chosen.run.command not in settings.TRAINED and not count_shards(place.work / runs.DRAWS):
         return f"run it again with --overwrite --out {shlex.quote(str(place.folder))}"
-    command = ["tcsis", chosen.run.command, "--resume", "--out", str(place.folder)]
+    command = ["tcsis", chosen.run.command, *model, "--resume", "--out", str(place.folder)]
     return f"go on with: {shlex.join(command)}"

@@ -10,8 +10,8 @@ Where the files go is numba's own choice:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib.resources import files
 from inspect import getsource
@@ -19,6 +19,9 @@ from typing import Any
 
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+LISTENERS: list[Callable[[], None]] = []
+"""What is called before anything is compiled."""
 
 
 def hash_sources() -> str:
@@ -49,11 +52,15 @@ class SourcesCache(FunctionCache):
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """What is kept; None where that cannot be read, so that it is compiled again."""
         try:
-            return super().load_overload(signature, target_context)
+            found = super().load_overload(signature, target_context)
         except Exception:  # a damaged pickle may raise anything
             with suppress(OSError):
                 self.flush()
-            return None
+            found = None
+        if found is None:
+            for tell in LISTENERS:
+                tell()
+        return found
 
     def save_overload(self, signature: Any, data: Any) -> None:
         """Keep it, if the disk has room: a run does not end for want of a cache."""
@@ -64,6 +71,16 @@ class SourcesCache(FunctionCache):
         """Types and processor; numba adds a hash of the functions called that no two processes
         agree on."""
         return signature, codegen.magic_tuple()
+
+
+@contextmanager
+def told(tell: Callable[[], None]) -> Iterator[None]:
+    """``tell`` is called whenever something is not on disk and has to be compiled."""
+    LISTENERS.append(tell)
+    try:
+        yield
+    finally:
+        LISTENERS.remove(tell)
 
 
 def full_name(function: Any) -> str:

@@ -71,7 +71,7 @@ def make_sweep(update_lanes: Any, update_site: Any) -> Any:
     a block; the number of changes is added to counts[0]."""
     sweep_blocks = make_block_sweep(update_lanes)
 
-    @jit()
+    @jit(nogil=True)
     def sweep_chains(
         first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int, model: Any
     ) -> None:
@@ -86,14 +86,17 @@ def make_sweep(update_lanes: Any, update_site: Any) -> Any:
                     u, state = advance(state)
             store_stream(state, streams, chain)
 
-    @jit(nogil=True)
+    # not compiled itself: a call more costs nothing beside sweeps, and each part is compiled alone,
+    # and only where there is something for it to do
     def sweep(
         first: int, stop: int, x: Bytes, streams: Words, counts: Counts, num_sweeps: int, model: Any
     ) -> None:
         left_over = (stop - first) % WIDTH
         split = stop - left_over if left_over < FEW else stop
-        sweep_blocks(first, split, x, streams, counts, num_sweeps, model)
-        sweep_chains(split, stop, x, streams, counts, num_sweeps, model)
+        if first < split:
+            sweep_blocks(first, split, x, streams, counts, num_sweeps, model)
+        if split < stop:
+            sweep_chains(split, stop, x, streams, counts, num_sweeps, model)
 
     return sweep
 
