@@ -18,6 +18,7 @@ from tcsis.app.settings import Compare, Document, Exact, Mcmc, Sample, Settings,
 from tcsis.app.sources import check_digest, find_device, make_target
 from tcsis.app.target_file import write_target
 from tcsis.basics.frozen import parse
+from tcsis.basics.ranks import ALONE, Ranks
 from tcsis.basics.seals import digest
 from tcsis.draws.storage import Attribute, write_draws
 from tcsis.learn import checkpoint
@@ -31,8 +32,8 @@ from tcsis.targets.base import Target
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run on which target, with which model where one is there already, and where
-    its state goes while it runs."""
+    """What is to be run on which target, with which model where one is there already, where its
+    state goes while it runs, and on which ranks."""
 
     settings: Settings
     target: Target
@@ -41,6 +42,7 @@ class Job:
     resume: bool = False
     progress: bool = True
     commands: Sequence[str] = ()
+    ranks: Ranks = ALONE
 
     @property
     def goes_on(self) -> bool:
@@ -68,6 +70,13 @@ def run(job: Job) -> Comparison:
     if job.folder is not None:
         write_end(job, job.folder, comparison)
     return comparison
+
+
+def assist(job: Job) -> None:
+    """What is left to any rank but 0: its share of the training."""
+    set_threads(job.settings.run.threads)
+    assert isinstance(job.settings, Train)
+    train_model(job, job.settings.run, job.settings.train)
 
 
 def write_end(job: Job, folder: Path, comparison: Comparison) -> None:
@@ -112,12 +121,17 @@ def perform(job: Job) -> Comparison:
 
 
 def run_train(job: Job, run: TrainRun, config: Config) -> Comparison:
-    model = train(
-        job.target, config=config, seed=run.seed, time_budget=run.time_budget, folder=job.folder,
-        resume=job.goes_on, checkpoint_every=run.checkpoint_every, progress=job.progress,
-    )  # fmt: skip
+    model = train_model(job, run, config)
     draws = model.sample(run.n, seed=run.seed)
     return finish(job, config.method.kind, Entry.of(model, draws))
+
+
+def train_model(job: Job, run: TrainRun, config: Config) -> Learned:
+    return train(
+        job.target, config=config, seed=run.seed, time_budget=run.time_budget, folder=job.folder,
+        resume=job.goes_on, checkpoint_every=run.checkpoint_every, progress=job.progress,
+        ranks=job.ranks,
+    )  # fmt: skip
 
 
 def run_compare(job: Job, settings: Compare) -> Comparison:

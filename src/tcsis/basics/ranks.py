@@ -83,11 +83,10 @@ ALONE = Ranks()
 
 
 class Together(Ranks):
-    """One of the processes of torch's default group, which meet at a ``store``, if one is given."""
+    """One of the processes of torch's default group, for numbers and objects on the CPU."""
 
-    def __init__(self, store: distributed.Store | None = None):
+    def __init__(self) -> None:
         self.number, self.size = distributed.get_rank(), distributed.get_world_size()
-        self.store = store
 
     def told(self, find: Callable[[], T]) -> T:
         found = [find() if self.leads else None]
@@ -130,7 +129,7 @@ class Together(Ranks):
 
     def first_to(self, what: str) -> bool:
         try:
-            return self.store is None or self.store.add(f"tcsis/{what}", 1) == 1
+            return distributed.distributed_c10d._get_default_store().add(f"tcsis/{what}", 1) == 1
         except RuntimeError:  # the store went with its process
             return True
 
@@ -163,11 +162,8 @@ def all_ranks() -> Iterator[Ranks]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
         backend = "cpu:gloo,cuda:nccl"
     with noticing():
-        store, number, size = next(distributed.rendezvous("env://", timeout=PATIENCE))
-        distributed.init_process_group(
-            backend, store=store, rank=number, world_size=size, timeout=PATIENCE
-        )
+        distributed.init_process_group(backend, timeout=PATIENCE)
     try:
-        yield Together(store)
+        yield Together()
     finally:
         distributed.destroy_process_group()

@@ -76,7 +76,7 @@ def train(
     and writes.
     """
     ranks = current() if ranks is None else ranks
-    with ranks.watching(), telling(folder):
+    with telling(folder), ranks.watching():
         seed, time_budget, folder, resume = ranks.told(lambda: (seed, time_budget, folder, resume))
         budget = new_budget(time_budget)
         with counting(target) as trial:

@@ -55,6 +55,8 @@ class Passing(nn.Module):
     def __init__(self, model: nn.Module):
         super().__init__()
         self.weights = nn.ParameterList(model.parameters())
+        # torch warns where steps may leave weights out, and the first one does not
+        self.never = nn.Parameter(torch.zeros(()))
 
     def forward(self, loss: Loss, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         return loss(x, generator)
