@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tcsis.app import report
     from tcsis.app.comparison import Comparison, compare
     from tcsis.app.dimod_sampler import TCSISSampler as TCSISSampler
+    from tcsis.basics.ranks import all_ranks
     from tcsis.distribution import Distribution
     from tcsis.draws import Draws, concatenate
     from tcsis.draws.files import load_draws
@@ -49,6 +50,7 @@ __all__ = [
     "SelfNormalized",
     "Unbiased",
     "Verdict",
+    "all_ranks",
     "as_draws",
     "buffers",
     "compare",
@@ -113,6 +115,7 @@ MEMBERS = {
     "TCSISSampler": "app.dimod_sampler",
     "Unbiased": "learn.unbiased",
     "Verdict": "judging.verdict",
+    "all_ranks": "basics.ranks",
     "as_draws": "draws.reading",
     "compare": "app.comparison",
     "concatenate": "draws",

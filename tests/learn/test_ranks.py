@@ -2,8 +2,8 @@
 
 import multiprocessing
 import os
+import signal
 import socket
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tcsis.basics.ranks import ALONE, RankEndedError, Ranks, all_ranks
-from tcsis.learn import checkpoint, presets
+from tcsis.basics.ranks import ALONE, Ranks, Together, all_ranks
+from tcsis.learn import checkpoint, presets, shards
 from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned
 from tcsis.learn.trainer import train
 from tcsis.learn.training import Run
-from tcsis.targets import Ising, from_callable
+from tcsis.targets import Ising
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
@@ -27,7 +27,7 @@ pytestmark = [
 FORK = multiprocessing.get_context("fork")
 ISING = Ising(4, 0.4407, dtype=torch.float64)
 METHODS = ["autoregressive", "any-time", "self-normalized", "unbiased"]
-NUM_STEPS = 8
+NUM_STEPS = 6
 
 
 def config_of(method: str, **changes: Any) -> Config:
@@ -76,19 +76,27 @@ def on_ranks(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
             with all_ranks() as ranks:
                 pipe.send(work(ranks))
         except BaseException as error:
-            traceback.print_exc()
             pipe.send((type(error).__name__, str(error)))
 
     pipes = [FORK.Pipe() for _ in range(size)]
     children = [FORK.Process(target=run, args=(n, there)) for n, (_, there) in enumerate(pipes)]
     for child in children:
         child.start()
+    for _, there in pipes:
+        there.close()
     try:
-        return [here.recv() if here.poll(120) else "no answer" for here, _ in pipes]
+        return [answer(here) for here, _ in pipes]
     finally:
         for child in children:
             child.join(10)
             child.kill()
+
+
+def answer(pipe: Any) -> Any:
+    try:
+        return pipe.recv() if pipe.poll(300) else "no answer"
+    except EOFError:
+        return "killed"
 
 
 def both(config: Config, **options: Any) -> list[Any]:
@@ -118,3 +126,139 @@ def test_a_run_is_the_same_on_one_rank_and_on_two(method: str) -> None:
     for theirs, their_weights in both(config):
         check_close(theirs, losses)
         check_close(their_weights, weights(alone))
+
+
+@pytest.mark.parametrize("wrong", ["gradients of one rank alone", "the same shard twice"])
+def test_a_wrong_sharing_is_noticed(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison above fails where it should."""
+    config = config_of("autoregressive")
+    _, losses = trained(config)
+    if wrong == "the same shard twice":
+        monkeypatch.setattr(shards, "numbers", lambda num_shards, ranks: range(1))
+    else:
+        monkeypatch.setattr(Together, "parallel", lambda ranks, module: module)
+    (found, _), _ = both(config)
+    with pytest.raises(AssertionError):
+        check_close(found, losses)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_loss_changes_in_the_model_is_said(method: str) -> None:
+    """All other tensors that are not trained stay as they were."""
+    run = Run(ISING, config_of(method), seed=0)
+    run.start()
+    moved = {id(tensor) for tensor in run.method.moved(run.model)}
+    others = {name: x for name, x in run.model.named_buffers() if id(x) not in moved}
+    before = {name: x.clone() for name, x in others.items()}
+    run.make_step()
+    assert all(torch.equal(x, before[name]) for name, x in others.items())
+    assert bool(moved) == (method == "unbiased")
+
+
+# -- stopping, dying and going on ------------------------------------------------------------------
+
+
+def ended_by(number: int, sent: signal.Signals, step: int, config: Config, folder: Path) -> Any:
+    """What two ranks say of a run that saves at every step, where one has a signal after some of
+    them."""
+    make_step = Run.make_step
+
+    def work(ranks: Ranks) -> None:
+        def struck(run: Run) -> Tensor:
+            loss = make_step(run)
+            if run.step == step and ranks.number == number:
+                os.kill(os.getpid(), sent)
+            return loss
+
+        Run.make_step = struck  # type: ignore[method-assign]
+        trained(config, ranks, folder=folder, checkpoint_every=0)
+
+    return on_ranks(2, work)
+
+
+def saved_step(folder: Path) -> int:
+    return checkpoint.load(folder / "checkpoint")[1]["step"]
+
+
+@pytest.mark.parametrize("method", ["autoregressive", "unbiased"])
+def test_a_run_goes_on_on_any_number_of_ranks(method: str, tmp_path: Path) -> None:
+    """From two ranks, where a signal to one stops both, to one, and from one to two."""
+    config = config_of(method)
+    whole, losses = trained(config)
+    said = ended_by(1, signal.SIGTERM, 3, config, tmp_path)
+    assert said[0] == ("StopError", "SIGTERM")  # told by the other, which the signal itself ends
+    assert saved_step(tmp_path) == 3
+    for theirs, their_weights in both(config, folder=tmp_path, resume=True):
+        check_close(theirs, losses[3:])
+        check_close(their_weights, weights(whole))
+    ended_by(0, signal.SIGTERM, 3, config, tmp_path / "other")
+    model, found = trained(config.changed(shards=1), folder=tmp_path / "other", resume=True)
+    assert model.config.shards == 2  # those of the run that goes on
+    check_close(found, losses[3:])
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_end_of_a_rank_ends_the_others(number: int, tmp_path: Path) -> None:
+    """kill -9: the other says where the last checkpoint is, from which one rank goes on."""
+    config = config_of("autoregressive")
+    _, losses = trained(config)
+    said = ended_by(number, signal.SIGKILL, 4, config, tmp_path)
+    assert said[number] == "killed"
+    kind, sentence = said[1 - number]
+    assert kind == "RankEndedError"
+    assert sentence.startswith("another rank has ended")
+    assert f"the last checkpoint is in {tmp_path / 'checkpoint'}: go on with" in sentence
+    assert saved_step(tmp_path) == 3  # that of the step before
+    _, found = trained(config, folder=tmp_path, resume=True)
+    check_close(found, losses[3:])
+
+
+def test_a_loss_that_is_no_number_is_noticed_by_all() -> None:
+    """The ranks go back together, where it was one of them that diverged."""
+    config = config_of("autoregressive")
+
+    def work(ranks: Ranks) -> tuple[int, int]:
+        run = Run(ISING, config, 0, ranks=ranks)
+        run.start()
+        loss, broken = run.shards[0].loss, []
+
+        def breaking(x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+            found, x_0 = loss(x, generator)
+            if run.step == 2 and not broken and ranks.number == 1:
+                broken.append(True)
+                return found * torch.nan, x_0
+            return found, x_0
+
+        run.shards[0].loss = breaking
+        return sum(1 for _ in run.steps()), run.restarts
+
+    assert on_ranks(2, work) == [(NUM_STEPS + 2, 1)] * 2
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+class OfTwo(Ranks):
+    size = 2
+
+
+def test_shards_that_do_not_fit_are_refused() -> None:
+    config = presets.tiny(ISING)
+    with pytest.raises(ValueError, match="shards is 3 and the batch_size 64: expected shards of"):
+        config.changed(shards=3)
+    with pytest.raises(ValueError, match="shards is 3 and there are 2 ranks: expected a number"):
+        shards.numbers(3, OfTwo())
+    assert list(shards.numbers(4, OfTwo())) == [0, 2]
+
+
+def test_one_shard_for_each_rank_unless_there_are_several() -> None:
+    config = presets.tiny(ISING)
+    assert config.over(2).shards == 2
+    assert config.changed(shards=4).over(2).shards == 4
+
+
+def test_a_run_of_one_shard_has_the_names_of_before(tmp_path: Path) -> None:
+    train(ISING, config=config_of("autoregressive", shards=1), folder=tmp_path, progress=False)
+    names = set(checkpoint.load(tmp_path / "checkpoint")[0])
+    assert {"buffer", "scale", "generator"} <= names
+    assert not [name for name in names if name.startswith("shard-")]
