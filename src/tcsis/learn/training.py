@@ -56,7 +56,7 @@ class Passing(nn.Module):
         super().__init__()
         self.weights = nn.ParameterList(model.parameters())
         # torch warns where steps may leave weights out, and the first one does not
-        self.never = nn.Parameter(torch.zeros(()))
+        self.never = nn.Parameter(next(model.parameters()).detach().new_zeros(()))
 
     def forward(self, loss: Loss, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         return loss(x, generator)
