@@ -30,6 +30,12 @@ METHODS = ["autoregressive", "any-time", "self-normalized", "unbiased"]
 NUM_STEPS = 6
 
 
+@pytest.fixture(autouse=True)
+def small_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits before training to a few states, which take most of the time otherwise."""
+    monkeypatch.setattr("tcsis.learn.unbiased.NUM_FITTED", 128)
+
+
 def config_of(method: str, **changes: Any) -> Config:
     """A few steps with a refresh of the buffer, and two shards."""
     few = {"num_calls": 4} if method in ("self-normalized", "unbiased") else {}
