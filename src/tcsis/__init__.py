@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tcsis.app.comparison import Comparison, compare
     from tcsis.app.dimod_sampler import TCSISSampler as TCSISSampler
     from tcsis.app.sweeps import Sweep, sweep
+    from tcsis.basics.ranks import all_ranks
     from tcsis.distribution import Distribution
     from tcsis.draws import Draws, concatenate
     from tcsis.draws.files import load_draws
@@ -51,6 +52,7 @@ __all__ = [
     "Sweep",
     "Unbiased",
     "Verdict",
+    "all_ranks",
     "as_draws",
     "buffers",
     "compare",
@@ -117,6 +119,7 @@ MEMBERS = {
     "TCSISSampler": "app.dimod_sampler",
     "Unbiased": "learn.unbiased",
     "Verdict": "judging.verdict",
+    "all_ranks": "basics.ranks",
     "as_draws": "draws.reading",
     "compare": "app.comparison",
     "concatenate": "draws",

@@ -1,4 +1,4 @@
-"""``python -m tcsis``, the same as ``tcsis``."""
+"""``python -m tcsis``, the same as ``tcsis``: what torchrun is given to run."""
 
 import sys
 

@@ -15,7 +15,7 @@ import xarray
 
 import tcsis
 from tcsis.basics import seals
-from tcsis.basics.ranks import Rank, this_rank
+from tcsis.basics.launch import Rank, this_rank
 from tcsis.draws import Draws, joining, shards
 from tcsis.draws.shards import Plan, Shards, StalledError, shard_size, shards_of
 from tcsis.draws.storage import read_attributes, read_draws, read_weights

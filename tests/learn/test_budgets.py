@@ -143,7 +143,7 @@ def test_annealing_is_cut_to_its_share(clock: Clock) -> None:
 def test_slow_steps_are_refused(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     target = clock.costly(1e-8, 6)
     run = Run(target, presets.tiny(target), seed=0, time_budget=Budget(6.0))
-    loss = run.loss
+    loss = run.shards[0].loss
 
     def slow(*args):
         clock.now += 0.5

@@ -65,6 +65,6 @@ def test_training_warns(capsys: pytest.CaptureFixture[str]) -> None:
     for step in run.steps():
         if step == 29:
             run.buffer.states = torch.zeros_like(run.buffer.all)
-            run.loss = lambda x, generator: (run.model.network.bias.sum() * 0.0, x)
+            run.shards[0].loss = lambda x, generator: (run.model.network.bias.sum() * 0.0, x)
     assert abs(run.history[-1]["buffer_share"] - run.history[-1]["model_share"]) > 0.3
     assert "buffer and model disagree" in capsys.readouterr().err.replace("\n", " ")

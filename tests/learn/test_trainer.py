@@ -80,14 +80,14 @@ def stop_at(
     def stopped(run: Run) -> Tensor:
         if run.step != step - 1:
             return make_step(run)
-        loss = run.loss
+        loss = run.shards[0].loss
 
         def pressed(*given: Any) -> Any:
             press()
             return loss(*given)
 
         if inside:
-            run.loss = pressed
+            run.shards[0].loss = pressed
             return make_step(run)
         found = make_step(run)
         press()
@@ -308,7 +308,7 @@ def test_half_a_step_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def save_halfway(run: Run) -> Tensor:
         if run.step == 6:
-            run.generator.manual_seed(3)  # as after some of the draws of a step
+            run.shards[0].generator.manual_seed(3)  # as after some of the draws of a step
             checkpoint.save(tmp_path / "parts" / "checkpoint", *run.state())
             raise KeyboardInterrupt
         return make_step(run)
@@ -364,9 +364,9 @@ def break_steps(monkeypatch: pytest.MonkeyPatch, times: int, factor: float = tor
     make_step, rates = Run.make_step, []
 
     def broken(run: Run) -> Tensor:
-        loss = run.loss
+        loss = run.shards[0].loss
         if run.step == 5 and len(rates) < times:
-            run.loss = lambda x, generator: tuple(
+            run.shards[0].loss = lambda x, generator: tuple(
                 part * factor if number == 0 else part
                 for number, part in enumerate(loss(x, generator))
             )
@@ -374,7 +374,7 @@ def break_steps(monkeypatch: pytest.MonkeyPatch, times: int, factor: float = tor
         try:
             return make_step(run)
         finally:
-            run.loss = loss
+            run.shards[0].loss = loss
 
     monkeypatch.setattr(Run, "make_step", broken)
     return rates
@@ -422,14 +422,14 @@ def test_weights_that_break_are_noticed_at_once(monkeypatch: pytest.MonkeyPatch)
     make_step, broken = Run.make_step, []
 
     def breaking(run: Run) -> Tensor:
-        loss = run.loss
+        loss = run.shards[0].loss
         if run.step == 9 and not broken:
             broken.append(True)
-            run.loss = lambda x, generator: (BadSlope.apply(loss(x, generator)[0]), x)
+            run.shards[0].loss = lambda x, generator: (BadSlope.apply(loss(x, generator)[0]), x)
         try:
             return make_step(run)
         finally:
-            run.loss = loss
+            run.shards[0].loss = loss
 
     monkeypatch.setattr(Run, "make_step", breaking)
     config = small(ISING, "autoregressive", num_steps=10)

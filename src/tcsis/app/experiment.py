@@ -20,6 +20,7 @@ from tcsis.app.settings import Compare, Document, Exact, Mcmc, Sample, Settings,
 from tcsis.app.sources import check_digest, find_device, make_target
 from tcsis.app.target_file import write_target
 from tcsis.basics.frozen import parse
+from tcsis.basics.ranks import ALONE, Ranks
 from tcsis.basics.seals import digest
 from tcsis.draws.shards import MOST_AT_ONCE, Plan, Shards, shard_size
 from tcsis.draws.storage import Attribute, write_draws
@@ -36,7 +37,7 @@ from tcsis.targets.base import Target
 @dataclass(frozen=True)
 class Job:
     """What is to be run on which target, with which model where one is there already, the ``key``
-    by which that is known again, and where its state goes while it runs."""
+    by which that is known again, where its state goes while it runs, and on which ranks."""
 
     settings: Settings
     target: Target
@@ -46,6 +47,7 @@ class Job:
     progress: bool = True
     commands: Sequence[str] = ()
     key: str = ""
+    ranks: Ranks = ALONE
 
     @property
     def goes_on(self) -> bool:
@@ -87,6 +89,13 @@ def attributes(chosen: Settings, method: str) -> dict[str, Attribute]:
     """What draws say of the run that made them."""
     key = digest(chosen.to_toml().encode())
     return {"method": method, "seed": chosen.run.seed, runs.CONFIG_DIGEST: key}
+
+
+def assist(job: Job) -> None:
+    """What is left to any rank but 0: its share of the training."""
+    set_threads(job.settings.run.threads)
+    assert isinstance(job.settings, Train)
+    train_model(job, job.settings.run, job.settings.train)
 
 
 def set_threads(threads: int | None) -> None:
@@ -154,11 +163,7 @@ def shards_for(job: Job) -> Shards:
 
 
 def run_train(job: Job, run: TrainRun, config: Config) -> Comparison:
-    model = train(
-        job.target, config=config, start=find_start(run), seed=run.seed,
-        time_budget=run.time_budget, folder=job.folder, resume=job.goes_on,
-        checkpoint_every=run.checkpoint_every, progress=job.progress,
-    )  # fmt: skip
+    model = train_model(job, run, config)
     draws = model.sample(run.n, seed=run.seed)
     return finish(job, config.method.kind, Entry.of(model, draws))
 
@@ -166,6 +171,14 @@ def run_train(job: Job, run: TrainRun, config: Config) -> Comparison:
 def find_start(run: TrainRun) -> Learned | None:
     """The model whose weights a training begins with, that of the run named."""
     return None if run.start is None else load_learned(Path(run.start) / CHECKPOINT)
+
+
+def train_model(job: Job, run: TrainRun, config: Config) -> Learned:
+    return train(
+        job.target, config=config, start=find_start(run), seed=run.seed,
+        time_budget=run.time_budget, folder=job.folder, resume=job.goes_on,
+        checkpoint_every=run.checkpoint_every, progress=job.progress, ranks=job.ranks,
+    )  # fmt: skip
 
 
 def run_compare(job: Job, settings: Compare) -> Comparison:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tcsis.basics.ranks import ALONE, Ranks
+
 GROWTH = 4
 
 
@@ -28,7 +30,8 @@ def about(seconds: float) -> str:
 @dataclass
 class Budget:
     """``limit`` seconds from now on, and what they went to: every ``lap`` adds the time since the
-    one before to what it is called, and what the ``meter`` of evaluations has counted since."""
+    one before to what it is called, and what the ``meter`` of evaluations has counted since.  Of
+    several ranks all have the seconds of rank 0, and the evaluations of all; they meet at laps."""
 
     limit: float = math.inf
     spent: dict[str, float] = field(default_factory=dict)
@@ -36,11 +39,14 @@ class Budget:
     meter: Callable[[], float] = lambda: 0.0
     last: float = field(default_factory=lambda: time.perf_counter())
     read: float = 0.0
+    ranks: Ranks = ALONE
 
     def lap(self, what: str) -> None:
         now, counted = time.perf_counter(), self.meter()
-        self.spent[what] = self.spent.get(what, 0.0) + now - self.last
-        self.evaluated[what] = self.evaluated.get(what, 0.0) + counted - self.read
+        mine = now - self.last if self.ranks.leads else 0.0
+        seconds, densities = self.ranks.summed(mine, counted - self.read)
+        self.spent[what] = self.spent.get(what, 0.0) + seconds
+        self.evaluated[what] = self.evaluated.get(what, 0.0) + densities
         self.last, self.read = now, counted
 
     @property

@@ -39,6 +39,17 @@ def stoppable() -> Iterator[list[int]]:
         yield came
 
 
+def ignore(number: int, frame: FrameType | None) -> None:
+    """A handler that does nothing."""
+
+
+def ignore_all() -> None:
+    """Hear no more signals, in a process that is about to end and has something to say; whoever
+    changed the handlers before puts them back."""
+    for number in heard():
+        signal.signal(number, ignore)
+
+
 @contextmanager
 def repeated() -> Iterator[None]:
     """A signal that raises where Python drops exceptions, in a finaliser or a callback from C,
@@ -84,13 +95,8 @@ def deferred() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def handled_by(handler: Handler) -> Iterator[dict[int, Any]]:
-    """The handler in the place of those before, which are yielded.  What is ignored, as ``nohup``
-    and shells have it for what they run in the background, stays so; and none but the main thread
-    may do this, so elsewhere nothing is changed."""
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in STOPS}
-        before = {number: old for number, old in before.items() if old is not signal.SIG_IGN}
+    """The handler in the place of those before, which are yielded."""
+    before = heard()
     for number in before:
         signal.signal(number, handler)
     try:
@@ -98,3 +104,12 @@ def handled_by(handler: Handler) -> Iterator[dict[int, Any]]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+def heard() -> dict[int, Any]:
+    """The handlers that may be changed.  What is ignored, as ``nohup`` and shells have it for what
+    they run in the background, stays so; and none but the main thread may change any."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    handlers = {number: signal.getsignal(number) for number in STOPS}
+    return {number: old for number, old in handlers.items() if old is not signal.SIG_IGN}

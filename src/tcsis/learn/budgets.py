@@ -33,19 +33,20 @@ def new_budget(time_budget: float | None) -> Budget:
     return Budget(math.inf if time_budget is None else time_budget)
 
 
-def fit_source(source: Source, target: Target, budget: Budget) -> Source:
-    """The source, or a smaller one that fills its buffer within its share of the budget."""
+def fit_source(source: Source, target: Target, budget: Budget, times: int = 1) -> Source:
+    """The source, or a smaller one that fills so many buffers, one after the other, within their
+    share of the budget."""
     if budget.limit == math.inf:
         return source
-    seconds = ANNEALED * budget.left
+    seconds = ANNEALED * budget.left / times
     check_begun(budget, 0.0)
     smaller, needed = source.within(target, seconds)
     if needed > seconds:
         raise BudgetError(
             budget.limit,
-            f"annealing as few as {smaller.size} states, to train with, takes about "
-            f"{about(needed)} s",
-            budget.limit - budget.left + needed / ANNEALED,
+            f"annealing as few as {times * smaller.size} states, to train with, takes about "
+            f"{about(times * needed)} s",
+            budget.limit - budget.left + times * needed / ANNEALED,
         )
     return smaller
 

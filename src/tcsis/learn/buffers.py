@@ -50,6 +50,8 @@ class Source(Frozen, ABC):
 
     follows_target: ClassVar[bool] = False
     """Whether the states are a population of the target."""
+    divided: ClassVar[tuple[str, ...]] = ("size",)
+    """Settings that count states of the whole buffer."""
 
     kind: str
     size: Positive
@@ -59,6 +61,12 @@ class Source(Frozen, ABC):
         """The same, or a smaller one that fills a buffer in so many seconds, and how many that
         takes; only what takes long has to say so."""
         return self, 0.0
+
+    def share(self, shards: int) -> Source:
+        """The same for one of so many shards of the buffer."""
+        whole = {name: getattr(self, name) for name in self.divided}
+        parts = {name: max(1, n // shards) for name, n in whole.items() if n is not None}
+        return self.model_copy(update=parts)
 
     def scale(self, progress: float) -> float:
         """The power of p̄ that the states follow at this progress of training, from 0 to 1."""
@@ -146,6 +154,8 @@ class Chains(Source):
     """A replay buffer of chain ends: each refresh runs ``num_chains`` new chains from noise, which
     take the places of random old ones."""
 
+    divided: ClassVar[tuple[str, ...]] = ("size", "num_chains")
+
     kind: Literal["mcmc"] = "mcmc"
     kernel: str = "gwg"
     num_steps: Positive = 1_000
@@ -176,6 +186,8 @@ class ModelAndNoise(Source):
     and not what the model takes for it.
     """
 
+    divided: ClassVar[tuple[str, ...]] = ("size", "num_new")
+
     kind: Literal["model_and_noise"] = "model_and_noise"
     noise_share: Annotated[float, Field(ge=0, le=1)] = 0.1
     resample: bool = False
@@ -199,9 +211,11 @@ class ModelAndNoise(Source):
 class PopulationAnnealing(Source):
     """A population annealed to the target, then moved on by steps of ``kernel``, sweeps as a rule:
     one of ``num_moved`` random states, all by default, at each refresh.  Where states are forbidden
-    it starts from allowed ones, and sweeps move pairs of sites as well."""
+    it starts from allowed ones, and sweeps move pairs of sites as well.  Of a buffer in shards each
+    is a population of its own, which is resampled within itself."""
 
     follows_target: ClassVar[bool] = True
+    divided: ClassVar[tuple[str, ...]] = ("size", "num_moved")
 
     kind: Literal["population_annealing"] = "population_annealing"
     kernel: str = "gibbs"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from tcsis.basics.frozen import Frozen, Positive, merge, parse
@@ -47,7 +47,8 @@ class Optimisation(Frozen):
 class Config(Frozen):
     """A training run of ``num_steps`` steps, with ``num_evaluations`` looks at ``num_evaluated``
     draws on the way.  ``grows`` are shapes of smaller lattices that come before, each trained with
-    the weights of the one before it."""
+    the weights of the one before it.  Batch and buffer are cut into ``shards``, which are shared
+    out among the ranks of a run; what is learned depends on the shards and not on the ranks."""
 
     method: AnyMethod
     buffer: AnySource
@@ -57,6 +58,22 @@ class Config(Frozen):
     grows: tuple[tuple[Positive, ...], ...] = ()
     num_evaluations: Annotated[int, Field(ge=0)] = 5
     num_evaluated: Positive = 2_000
+    shards: Positive = 1
+
+    @model_validator(mode="after")
+    def check_shards(self) -> Config:
+        sizes = {"batch_size": self.optimisation.batch_size, "size of the buffer": self.buffer.size}
+        for what, size in sizes.items():
+            if size % self.shards or (self.shards > 1 and size < 2 * self.shards):
+                raise ValueError(
+                    f"shards is {self.shards} and the {what} {size}: expected shards of the same "
+                    "size, of two states at least"
+                )
+        return self
+
+    def over(self, num_ranks: int) -> Config:
+        """The same on so many ranks: a shard for each, unless there are several already."""
+        return self.changed(shards=num_ranks) if self.shards == 1 else self
 
     def changed(self, **changes: Any) -> Config:
         """The same run with some settings changed, tables by entry:

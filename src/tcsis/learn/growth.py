@@ -12,6 +12,7 @@ from functools import partial
 from torch import nn
 
 from tcsis.basics.clock import Budget, BudgetError
+from tcsis.basics.ranks import Ranks
 from tcsis.learn.config import Config
 from tcsis.learn.training import Run
 from tcsis.targets.base import Target, counting
@@ -21,7 +22,9 @@ SHARE = 0.15
 """Of the steps that each smaller lattice is trained for, and of the time that it may take."""
 
 
-def grown(target: Target, config: Config, seed: int, budget: Budget) -> nn.Module | None:
+def grown(
+    target: Target, config: Config, seed: int, budget: Budget, ranks: Ranks
+) -> nn.Module | None:
     """The model of the last of the smaller lattices of a config, each trained from the one before;
     None where there is no time for any."""
     model, known = None, target.free.sketch
@@ -30,7 +33,7 @@ def grown(target: Target, config: Config, seed: int, budget: Budget) -> nn.Modul
         share = Budget(SHARE * budget.left)
         steps = max(1, round(SHARE * config.num_steps))
         shorter = config.changed(grows=(), num_steps=steps, num_evaluations=0)
-        run = Run(small, shorter, seed, share, partial(as_it_is, model))
+        run = Run(small, shorter, seed, share, partial(as_it_is, model), ranks)
         with counting(small) as cost:
             try:
                 for _ in run.steps():

@@ -153,6 +153,11 @@ class Method(Frozen, ABC, Generic[Model]):
         which each has weights of its own, and one would have the others cut."""
         return [list(model.parameters())]
 
+    def moved(self, model: Model) -> list[Tensor]:
+        """What the loss itself changes in the model, such as running means: nothing, unless a
+        method says otherwise."""
+        return []
+
     @abstractmethod
     def sampler(self, model: Model, target: Target) -> ModelSampler: ...
 

@@ -1,13 +1,16 @@
 """The state of a training run, one step of it, and what to do when a step goes wrong.
 
 x_0 ← buffer,  loss ← objective(model, estimate(x_0)),  θ ← AdamW,  θ̄ ← EMA,  buffer ← x_0
+
+Where there are several ranks, all go through the same lines in step: the loss of a step is the mean
+over them, and so are its gradients; what depends on the clock, and evaluations, are of rank 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Any, cast
 
@@ -18,18 +21,20 @@ from torch import Tensor, nn
 from tcsis import exact
 from tcsis.basics.checks import make_generator
 from tcsis.basics.clock import Budget
+from tcsis.basics.ranks import ALONE, Ranks
 from tcsis.basics.threads import at_most
 from tcsis.draws import Draws
 from tcsis.judging.evaluation import evaluate_states, states_of
 from tcsis.judging.reference import Reference
 from tcsis.judging.weights import leak, missed
-from tcsis.learn import modes
+from tcsis.learn import modes, shards
 from tcsis.learn.budgets import ALL_EVALUATED, check_begun, check_pace, fit_evaluation, fit_source
-from tcsis.learn.buffers import Buffer
+from tcsis.learn.buffers import Buffer, Source
 from tcsis.learn.config import Config
 from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.learn.learned import Learned, from_checkpoint, load_weights
-from tcsis.learn.method import How, Method
+from tcsis.learn.method import How, Loss, Method
+from tcsis.learn.shards import Shard
 from tcsis.targets.base import Target, uncounted
 from tcsis.targets.repeatable import check_repeatable
 from tcsis.targets.spec import describe
@@ -43,33 +48,60 @@ FEW_WEIGHED, NUM_WEIGHED, EXACT = 16, 500, 1e-6
 to which a model is exact before training."""
 
 
+class Passing(nn.Module):
+    """A loss as the call of a module with the weights of the model, which is what makes gradients
+    of many ranks; what else a model holds is none of its business."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.weights = nn.ParameterList(model.parameters())
+        # torch warns where steps may leave weights out, and the first one does not
+        self.never = nn.Parameter(next(model.parameters()).detach().new_zeros(()))
+
+    def forward(self, loss: Loss, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return loss(x, generator)
+
+
 class Run:
     """The state of a training run, and its loop."""
 
     def __init__(
         self, target: Target, config: Config, seed: int, time_budget: Budget | None = None,
-        first: Callable[[], nn.Module | None] = lambda: None,
+        first: Callable[[], nn.Module | None] = lambda: None, ranks: Ranks = ALONE,
     ):  # fmt: skip
         """``first`` makes another trained model, with whose weights this run begins."""
-        self.target, self.config, self.seed, self.first = target, config, seed, first
+        self.target, self.config, self.seed = target, config, seed
+        self.first, self.ranks = first, ranks
         self.budget = time_budget or Budget()
+        self.budget.ranks = ranks
         free = target.free  # which the model is for
         self.model = config.new_model(free, seed)
         self.average = deepcopy(self.model, {id(free): free}).eval().requires_grad_(False)
         self.method = cast(Method[Any], config.method)  # whichever it is
         self.known = self.method.asked(free.sketch)  # for states and ratios
-        self.buffer = Buffer(config.buffer, self.known)
-        self.loss = self.method.loss(self.model, self.known, self.buffer)
+        self.shards = [self.shard(n) for n in shards.numbers(config.shards, ranks)]
+        self.passing = ranks.parallel(Passing(self.model))
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), weight_decay=config.optimisation.weight_decay
         )
-        self.generator = make_generator(seed, "training", target.device)
         self.step, self.rate, self.restarts = 0, 1.0, 0
         self.exact = False
         self.num_evaluated, self.reserve = config.num_evaluated, 0.0  # seconds for the last look
         self.last_loss = math.nan
         self.history: list[dict[str, float]] = []
         self.reference = Reference(target)  # whose answers every evaluation asks for again
+
+    def shard(self, number: int) -> Shard:
+        """A share of batch and buffer, before there are states."""
+        buffer = Buffer(self.config.buffer.share(self.config.shards), self.known)
+        generator = make_generator(self.seed, shards.purpose(number), self.target.device)
+        loss = self.method.loss(self.model, self.known, buffer)
+        return Shard(number, buffer, loss, generator)
+
+    @property
+    def buffer(self) -> Buffer:
+        """Of the first shard here, whose states evaluations look at."""
+        return self.shards[0].buffer
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -83,17 +115,18 @@ class Run:
         """Train to the end, yielding after every step."""
         self.start()
         with self.threads():
-            self.num_evaluated, self.reserve = self.plan_evaluation()
+            self.num_evaluated, self.reserve = self.ranks.told(self.plan_evaluation)
             # of a run that is resumed, a record before any step says so already
-            self.exact = not self.step and (bool(self.history) or self.starts_exact())
+            known = bool(self.history)
+            self.exact = not self.step and (known or self.ranks.told(self.starts_exact))
             self.budget.lap("evaluation")
-            if self.exact and not self.history:
+            if self.exact and not known:
                 self.evaluate()
         if self.exact:
             yield self.step
             return
         if not self.step:
-            check_begun(self.budget, self.reserve)
+            self.ranks.told(lambda: check_begun(self.budget, self.reserve))
         good, first = self.snapshot(), self.step
         while self.progress < 1:
             before = self.progress
@@ -118,18 +151,33 @@ class Run:
         them before training."""
         first = self.first()
         self.budget.lap("growing")
-        self.buffer.source = fit_source(self.buffer.source, self.known, self.budget)
-        self.buffer.start(self.generator)
+        source = self.ranks.told(self.fitting_source)
+        for shard in self.shards:
+            shard.buffer.source = source
+            shard.buffer.start(shard.generator)
         self.budget.lap("annealing")
-        if self.target.opaque:
-            check_repeatable(self.target.free, self.buffer.all)
-        with self.threads():
-            if first is None:
-                self.method.prepare(self.model, self.known, self.buffer, self.generator)
-            else:
-                self.method.carry(self.model, first, self.buffer)
+        states = shards.joined(self.shards, self.ranks)
+        weights = self.ranks.told(lambda: self.prepare(states, first))
+        if not self.ranks.leads:
+            self.model.load_state_dict(weights)
         self.average.load_state_dict(self.model.state_dict())
         self.budget.lap("fitting")
+
+    def fitting_source(self) -> Source:
+        """Of a shard's states, as far as the budget pays for those of all shards here."""
+        return fit_source(self.buffer.source, self.known, self.budget, len(self.shards))
+
+    def prepare(self, states: Buffer, first: nn.Module | None) -> dict[str, Tensor]:
+        """Fit what is fitted before training, to the states of all shards, or take the weights of
+        another model; the model then."""
+        if self.target.opaque:
+            check_repeatable(self.target.free, states.all)
+        with self.threads():
+            if first is None:
+                self.method.prepare(self.model, self.known, states, self.shards[0].generator)
+            else:
+                self.method.carry(self.model, first, states)
+        return {name: value.cpu() for name, value in self.model.state_dict().items()}
 
     def threads(self) -> AbstractContextManager[None]:
         """As many as a batch is worth."""
@@ -155,15 +203,7 @@ class Run:
     def make_step(self) -> Tensor:
         """One batch; the straight line of every method."""
         settings = self.config.optimisation
-        self.buffer.refresh(self.step, self.progress, self.sample, self.generator)
-        states = self.buffer.all
-        chosen = torch.randint(
-            len(states), (settings.batch_size,), device=states.device, generator=self.generator
-        )
-        loss, x_0 = self.loss(states[chosen], self.generator)
-        states[chosen] = x_0
-        self.optimiser.zero_grad()
-        loss.backward()
+        loss = self.ranks.mean(self.pass_shards(settings.batch_size // self.config.shards))
         norms = [
             nn.utils.clip_grad_norm_(part, settings.max_norm)
             for part in self.method.parts(self.model)
@@ -173,7 +213,29 @@ class Run:
         self.optimiser.step()
         self.step += 1
         move_average(self.average, self.model, self.step, settings.ema)
-        return torch.where(torch.stack(norms).isfinite().all(), loss.detach(), torch.nan)
+        return torch.where(torch.stack(norms).isfinite().all(), loss, torch.nan)
+
+    def pass_shards(self, size: int) -> Tensor:
+        """The mean loss of the shards of this rank, on batches of a size, and its gradients, which
+        are means over all ranks.  What a loss changes in the model itself is as it was for every
+        shard, and then as the first of all shards has left it."""
+        for shard in self.shards:
+            shard.buffer.refresh(self.step, self.progress, self.sample, shard.generator)
+        moved = self.method.moved(self.model)
+        before, losses = [tensor.clone() for tensor in moved], []
+        self.optimiser.zero_grad()
+        for shard in reversed(self.shards):
+            for tensor, value in zip(moved, before, strict=True):
+                tensor.copy_(value)
+            places, x = shard.batch(size)
+            last = shard is self.shards[0]
+            with nullcontext() if last else self.ranks.apart(self.passing):
+                loss, x_0 = self.passing(shard.loss, x, shard.generator)
+                (loss / len(self.shards)).backward()
+            shard.buffer.all[places] = x_0
+            losses.append(loss.detach())
+        self.ranks.spread(moved)
+        return torch.stack(losses).mean()
 
     @property
     def seconds(self) -> float:
@@ -243,11 +305,13 @@ class Run:
 
     def evaluate(self) -> None:
         """A record of how good the averaged model is now."""
-        record, draws = self.look(self.num_evaluated)
-        if self.progress >= 1:
-            record |= self.compare_modes(draws)
-        # a draw of weight zero makes the ELBO -inf, which no file of JSON can hold
-        self.history.append({k: x for k, x in record.items() if x is not None and math.isfinite(x)})
+        if self.ranks.leads:
+            record, draws = self.look(self.num_evaluated)
+            if self.progress >= 1:
+                record |= self.compare_modes(draws)
+            # a draw of weight zero makes the ELBO -inf, which no file of JSON can hold
+            kept = {k: x for k, x in record.items() if x is not None and math.isfinite(x)}
+            self.history.append(kept)
         self.budget.lap("evaluation")
 
     def look(self, n: int) -> tuple[dict[str, Any], Draws]:
@@ -315,28 +379,32 @@ class Run:
                 f"training diverged {self.restarts} times, the last near step {diverged}: "
                 f"lower the learning rate (now {self.learning_rate():.2g}) or check the density"
             )
-        Console(stderr=True).print(
-            f"training diverged: back to step {self.step} at half the learning rate "
-            f"({self.restarts} of {MOST_RESTARTS})"
-        )
+        if self.ranks.leads:
+            Console(stderr=True).print(
+                f"training diverged: back to step {self.step} at half the learning rate "
+                f"({self.restarts} of {MOST_RESTARTS})"
+            )
 
     # -- state and files -------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that changes in training."""
+        """Everything that changes in training, here."""
         found = {f"now/{name}": value for name, value in self.model.state_dict().items()}
         found |= {f"model/{name}": value for name, value in self.average.state_dict().items()}
         for name, weights in self.model.named_parameters():
             for key, value in self.optimiser.state.get(weights, {}).items():
                 found[f"optimiser/{key}/{name}"] = value
-        return found | self.buffer.tensors() | {"generator": self.generator.get_state()}
+        return found | self.of_shards()
+
+    def of_shards(self) -> dict[str, Tensor]:
+        return {name: value for one in self.shards for name, value in one.tensors().items()}
 
     def place(self, tensors: dict[str, Tensor]) -> None:
         """Put back what ``tensors`` gave."""
         load_weights(self.model, tensors, "now/")
         load_weights(self.average, tensors, "model/")
-        self.buffer.place(tensors)
-        self.generator.set_state(tensors["generator"].cpu())
+        for shard in self.shards:
+            shard.place(tensors)
         self.optimiser.state.clear()
         for name, weights in self.model.named_parameters():
             state = {
@@ -351,9 +419,12 @@ class Run:
                 }
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain data of a checkpoint from which the run can go on."""
+        """Tensors and plain data of a checkpoint from which the run can go on, on any number of
+        ranks: at rank 0, where all shards are brought together."""
         described, parameters = describe(self.target)
         tensors = self.tensors() | {f"target/{name}": value for name, value in parameters.items()}
+        for others in self.ranks.gathered({k: x.cpu() for k, x in self.of_shards().items()}):
+            tensors |= others
         data = self.learned().record(described) | {
             "step": self.step, "rate": self.rate, "restarts": self.restarts, "seed": self.seed,
         }  # fmt: skip

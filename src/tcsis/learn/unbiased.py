@@ -23,6 +23,7 @@ from tcsis.learn.estimators import AnyUnbiasedEstimator, Estimated, Noised
 from tcsis.learn.method import Loss, Method
 from tcsis.learn.models import marginal
 from tcsis.learn.models.marginal import MarginalModel
+from tcsis.learn.models.skips import RunningMean
 from tcsis.learn.networks import AnyTrunk
 from tcsis.learn.preconditioning import AnyPreconditioning, DensityTerm
 from tcsis.learn.sampling import TWEEDIE, AnyStep, DiffusionSampler
@@ -116,6 +117,11 @@ class Unbiased(Method[MarginalModel]):
         apart = model.heads.apart()
         own = {id(weights) for weights in apart}
         return [apart, [weights for weights in model.parameters() if id(weights) not in own]]
+
+    def moved(self, model: MarginalModel) -> list[Tensor]:
+        """The running scale, and the running means of the heads."""
+        means = [part for part in model.modules() if isinstance(part, RunningMean)]
+        return [model.log_scale, *(now for part in means for now in part.buffers())]
 
     def sampler(self, model: MarginalModel, target: Target) -> DiffusionSampler:
         denoiser = partial(self.scores, model)

@@ -32,6 +32,7 @@ class Warming(Source):
     while β rises over the first share ``warm`` of training."""
 
     follows_target: ClassVar[bool] = True
+    divided: ClassVar[tuple[str, ...]] = ("size", "num_moved")
 
     kind: Literal["warming"] = "warming"
     size: Positive = 4_096

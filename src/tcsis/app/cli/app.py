@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,12 @@ from typer import Argument, Option
 
 import tcsis
 from tcsis.app.cli.environment import set_environment
-from tcsis.app.cli.failures import FINE, INTERRUPTED, RunInterruptedError, explain
+from tcsis.app.cli.failures import (
+    FINE,
+    INTERRUPTED,
+    RunInterruptedError,
+    explain,
+)
 from tcsis.app.cli.options import (
     DrawOptions,
     FolderOptions,
@@ -23,7 +29,11 @@ from tcsis.app.cli.options import (
     TrustOptions,
     grouped,
 )
-from tcsis.basics.signals import stoppable
+from tcsis.basics.launch import started_together
+from tcsis.basics.signals import handled_by, ignore, stoppable
+
+TOGETHER, APART = ("train",), ("sample",)
+"""Commands that many ranks work on: in step, or each by itself, so that files are all they share."""
 
 app = typer.Typer(
     help="Independent samples, log Z and an honest verdict for unnormalised discrete "
@@ -40,20 +50,40 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code."""
+    """Run a command line and return its exit code.  Of several ranks that fail the first tells why,
+    while the others cannot see yet that it goes."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     set_environment(given)
     signals: list[int] = []
-    try:
-        with stoppable() as signals:
-            code = app(given, prog_name="tcsis", standalone_mode=False) or FINE
-            if code == INTERRUPTED:  # outside of a run
-                raise RunInterruptedError("interrupted")
-            return code
-    except KeyboardInterrupt:  # before or after all else
-        return explain(RunInterruptedError("interrupted"), given, signals)
-    except Exception as error:
-        return explain(error, given, signals)
+    with ExitStack() as stack:
+        if started_together():  # torchrun asks all to end when one does, and may cut that short
+            stack.enter_context(handled_by(ignore))
+        try:
+            with stoppable() as signals, join(given[0], stack):
+                code = app(given, prog_name="tcsis", standalone_mode=False) or FINE
+                if code == INTERRUPTED:  # outside of a run
+                    raise RunInterruptedError("interrupted")
+                return code
+        except KeyboardInterrupt:  # before or after all else
+            return explain(RunInterruptedError("interrupted"), given, signals)
+        except Exception as error:
+            return explain(error, given, signals)
+
+
+def join(name: str, stack: ExitStack) -> AbstractContextManager[None]:
+    """Be one of the ranks that torchrun has started, if it has, until the stack is left; that they
+    are all there is watched inside of what is returned."""
+    if not started_together() or name in APART:
+        return nullcontext()
+    from tcsis.basics.ranks import all_ranks
+
+    ranks = stack.enter_context(all_ranks())
+    if name not in TOGETHER and not name.startswith("-"):
+        raise ValueError(
+            f"{name} was started on {ranks.size} ranks: expected one process, as the work of "
+            f"{' and '.join(TOGETHER + APART)} alone is shared out among ranks"
+        )
+    return ranks.watching()
 
 
 def show_version(wanted: bool) -> None:

@@ -9,6 +9,7 @@
 | 4    | bad checkpoint                             |
 | 5    | a requested quality gate failed            |
 | 6    | a file cannot be written                   |
+| 7    | another rank ended, with the state saved   |
 | 130  | interrupted, with the state saved          |
 | 143  | ended by SIGTERM, with the state saved     |
 | 129  | ended by SIGHUP, with the state saved      |
@@ -26,9 +27,10 @@ from typing import Protocol, TypeGuard
 from typer import Abort
 
 from tcsis.basics.files import WriteError
+from tcsis.basics.launch import started_together
 from tcsis.basics.memory import free_memory, spelled
 
-FINE, FAULT, USAGE, DIVERGED, CHECKPOINT, GATE, UNWRITTEN = 0, 1, 2, 3, 4, 5, 6
+FINE, FAULT, USAGE, DIVERGED, CHECKPOINT, GATE, UNWRITTEN, RANK_ENDED = 0, 1, 2, 3, 4, 5, 6, 7
 INTERRUPTED = 130
 SIGNALLED = 128
 """What is added to the number of a signal, as shells do."""
@@ -47,7 +49,8 @@ class RunInterruptedError(Exception):
 
 
 def explain(error: Exception, arguments: Sequence[str], signals: Sequence[int] = ()) -> int:
-    """Print an error as one line and return the exit code; ``signals`` are those that came."""
+    """Print an error as one line and return the exit code; ``signals`` are those that came.  Of
+    several ranks the first one prints."""
     code, text = exit_code(error), one_line(error)
     if code == INTERRUPTED and signals:
         code = SIGNALLED + signals[0]
@@ -55,6 +58,8 @@ def explain(error: Exception, arguments: Sequence[str], signals: Sequence[int] =
         text = f"there is not enough memory ({spelled(free_memory())} free): ask for less at once"
     elif code == FAULT:
         text = f"{type(error).__name__}: {text}; this is a fault of tcsis, --debug shows where"
+    if started_together() and not first_to_tell():
+        return code
     with suppress(OSError):  # of a terminal that was closed nobody reads this
         if "--debug" in arguments:
             traceback.print_exception(error)
@@ -62,6 +67,12 @@ def explain(error: Exception, arguments: Sequence[str], signals: Sequence[int] =
             print(json.dumps({"error": text, "exit_code": code}))
         print(f"error: {text}" if code < SIGNALLED else text, file=sys.stderr)
     return code
+
+
+def first_to_tell() -> bool:
+    from tcsis.basics.ranks import current
+
+    return current().first_to("tell of an error")
 
 
 def exit_code(error: Exception) -> int:
@@ -72,6 +83,7 @@ def exit_code(error: Exception) -> int:
     if isinstance(error, WriteError):
         return UNWRITTEN
     if "torch" in sys.modules:  # or else none of these can have been raised
+        from tcsis.basics.ranks import RankEndedError
         from tcsis.learn.checkpoint import CheckpointError
         from tcsis.learn.descent import DivergedError
 
@@ -79,6 +91,8 @@ def exit_code(error: Exception) -> int:
             return CHECKPOINT
         if isinstance(error, DivergedError):
             return DIVERGED
+        if isinstance(error, RankEndedError):
+            return RANK_ENDED
     return USAGE if isinstance(error, ValueError | OSError) else FAULT
 
 

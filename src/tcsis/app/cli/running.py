@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tcsis.app import experiment, folders, runs, settings, trust
 from tcsis.app.cli.failures import FINE, GATE, RunInterruptedError
@@ -22,7 +23,6 @@ from tcsis.app.cli.options import (
 )
 from tcsis.app.cli.printer import Printer
 from tcsis.app.cli.printing import as_data, print_result
-from tcsis.app.comparison import Comparison
 from tcsis.app.experiment import Job
 from tcsis.app.folders import Place
 from tcsis.app.limits import check_limits
@@ -33,16 +33,21 @@ from tcsis.app.target_file import read_target
 from tcsis.basics.checks import MAX_SEED
 from tcsis.basics.files import WriteError
 from tcsis.basics.frozen import merge
-from tcsis.basics.ranks import this_rank
+from tcsis.basics.launch import this_rank
+from tcsis.basics.ranks import RankEndedError, Ranks, current
+from tcsis.basics.signals import ignore_all
 from tcsis.draws.shards import StalledError, count_shards
-from tcsis.learn import checkpoint
+from tcsis.learn import checkpoint, shards
 from tcsis.learn.learned import Learned
 from tcsis.learn.trainer import CHECKPOINT
 from tcsis.mcmc.runner import find_kernel
 from tcsis.targets.known import add_known, parse_known
 
+T = TypeVar("T")
+
 RUNS = Path("runs")
 CHOOSING = ("method", "preset")
+NOWHERE = Place(Path(), Path())
 
 
 def run(
@@ -56,7 +61,8 @@ def run(
     over: Document,
 ) -> int:
     """Resolve the settings, run them, print and keep the outcome."""
-    printer = Printer(printing)
+    ranks = current()
+    printer = Printer(printing if ranks.leads else PrintOptions(quiet=True))
     check_options(gates)
     refuse_resuming(command, folder)
     base, origin = read_base(run, folder)
@@ -77,8 +83,27 @@ def run(
     check_names(chosen)
     check_limits(chosen, made)
     check_target(gates, made)  # before a folder is made
-    job = Job(chosen, made, resume=folder.resume)
+    if isinstance(chosen, settings.Train):
+        chosen = share_out(chosen, ranks, folder.resume)
+    job = Job(chosen, made, resume=folder.resume, ranks=ranks)
+    ranks.meet()  # before rank 0 changes what others may still have to read
+    if not ranks.leads:
+        return assist(job)
     return perform(job, open_folder(chosen, folder), gates, printer)
+
+
+def share_out(chosen: settings.Train, ranks: Ranks, resume: bool) -> settings.Train:
+    """On so many ranks; a run that is resumed keeps its shards."""
+    config = chosen.train if resume else chosen.train.over(ranks.size)
+    shards.numbers(config.shards, ranks)  # or they are refused
+    return chosen.model_copy(update={"train": config})
+
+
+def assist(job: Job) -> int:
+    """The part of a rank that is told by rank 0 where the run is."""
+    place = job.ranks.told(lambda: NOWHERE)
+    run_in(place, replace(job, progress=False), experiment.assist)
+    return FINE
 
 
 def sample(
@@ -132,7 +157,8 @@ def perform(
 ) -> int:
     job = replace(job, progress=printer.lively)
     with opened as place:
-        comparison = experiment.run(job) if place is None else run_in(place, job)
+        job.ranks.told(lambda: place)
+        comparison = experiment.run(job) if place is None else run_in(place, job, experiment.run)
     result, folder = comparison.result, None if place is None else place.folder
     print_result(printer, result, folder)
     budget = getattr(job.settings.run, "time_budget", None)
@@ -149,19 +175,24 @@ def perform(
     return code
 
 
-def run_in(place: Place, job: Job) -> Comparison:
+def run_in(place: Place, job: Job, work: Callable[[Job], T]) -> T:
     """Run in a folder; what ends a run early is told with what is left of it."""
     commands = repeat_commands(job.settings, place.folder)
     try:
-        return experiment.run(replace(job, folder=place.work, commands=commands))
+        return work(replace(job, folder=place.work, commands=commands))
     except KeyboardInterrupt:
-        raise RunInterruptedError(how_to_go_on(job.settings, place)) from None
+        ignore_all()
+        raise RunInterruptedError(f"interrupted{how_to_go_on(job, place)}") from None
     except StalledError as error:
-        raise StalledError(f"{error}; {how_to_repeat(job.settings, place)}") from None
+        raise StalledError(f"{error}; {how_to_repeat(job, place)}") from None
+    except RankEndedError as error:
+        ignore_all()  # for torchrun asks all to end when one has
+        ended = "another rank has ended, so that this one ends too"
+        raise RankEndedError(f"{ended}{how_to_go_on(job, place)}") from error
     except WriteError as error:
-        raise WriteError(f"{error}; then {how_to_repeat(job.settings, place)}") from error
+        raise WriteError(f"{error}; then {how_to_repeat(job, place)}") from error
     except ValueError:
-        if not job.resume:
+        if job.ranks.leads and not job.resume:
             folders.discard(place.work)
         raise
 
@@ -297,20 +328,24 @@ def refuse_resuming(command: Command, options: FolderOptions) -> None:
         )
 
 
-def how_to_go_on(chosen: Settings, place: Place) -> str:
-    shards = count_shards(place.work / runs.DRAWS)
-    if shards:
-        kept = f"{shards} shards of draws are kept in {place.work}"
-        return f"interrupted: {kept}; {how_to_repeat(chosen, place)}"
+def how_to_go_on(job: Job, place: Place) -> str:
+    """What is left of a run that was ended early, after what is said of that."""
+    drawn = count_shards(place.work / runs.DRAWS)
+    if drawn:
+        return f": {drawn} shards of draws are kept in {place.work}; {how_to_repeat(job, place)}"
     if not checkpoint.exists(place.work / CHECKPOINT):
-        return f"interrupted before there was anything to save; {how_to_repeat(chosen, place)}"
-    return f"interrupted: the state is saved in {place.work}; {how_to_repeat(chosen, place)}"
+        return f" before there was anything to save; {how_to_repeat(job, place)}"
+    return f": the state is saved in {place.work}; {how_to_repeat(job, place)}"
 
 
-def how_to_repeat(chosen: Settings, place: Place) -> str:
+def how_to_repeat(job: Job, place: Place) -> str:
     """What takes a run to its end that was ended early."""
-    model = [chosen.run.model] if isinstance(chosen, settings.Sample) else []
-    if chosen.run.command not in settings.TRAINED and not count_shards(place.work / runs.DRAWS):
+    command = job.settings.run.command
+    if command not in settings.TRAINED and not count_shards(place.work / runs.DRAWS):
         return f"run it again with --overwrite --out {shlex.quote(str(place.folder))}"
-    command = ["tcsis", chosen.run.command, *model, "--resume", "--out", str(place.folder)]
-    return f"go on with: {shlex.join(command)}"
+    start = ["tcsis"]
+    if job.ranks.size > 1:
+        start = ["torchrun", "--nproc-per-node", str(job.ranks.size), "-m", "tcsis"]
+    model = [job.settings.run.model] if isinstance(job.settings, settings.Sample) else []
+    again = [*start, command, *model, "--resume", "--out", str(place.folder)]
+    return f"go on with: {shlex.join(again)}"
