@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tcsis.learn.config import Config
     from tcsis.learn.descent import DivergedError
     from tcsis.learn.learned import Learned, load
+    from tcsis.learn.range_trainer import train_range
+    from tcsis.learn.ranged import Ranged
     from tcsis.learn.self_normalized import SelfNormalized
     from tcsis.learn.trainer import train
     from tcsis.learn.unbiased import Unbiased
@@ -46,6 +48,7 @@ __all__ = [
     "Draws",
     "Evaluation",
     "Learned",
+    "Ranged",
     "SelfNormalized",
     "Unbiased",
     "Verdict",
@@ -74,6 +77,7 @@ __all__ = [
     "steps",
     "targets",
     "train",
+    "train_range",
     "weights",
 ]
 
@@ -109,6 +113,7 @@ MEMBERS = {
     "Draws": "draws",
     "Evaluation": "judging.evaluation",
     "Learned": "learn.learned",
+    "Ranged": "learn.ranged",
     "SelfNormalized": "learn.self_normalized",
     "TCSISSampler": "app.dimod_sampler",
     "Unbiased": "learn.unbiased",
@@ -122,6 +127,7 @@ MEMBERS = {
     "load": "learn.learned",
     "load_draws": "draws.files",
     "train": "learn.trainer",
+    "train_range": "learn.range_trainer",
 }
 """Where the public functions and classes are defined.  ``TCSISSampler`` is not in ``__all__``, for
 it needs dimod, which not everybody has."""

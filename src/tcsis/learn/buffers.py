@@ -110,6 +110,11 @@ class Buffer:
         """What the states follow now."""
         return self.target if self.scale == 1 else self.target.scaled(self.scale)
 
+    @property
+    def of_target(self) -> Tensor | None:
+        """States of the target, if that is what they follow."""
+        return self.all if self.source.follows_target else None
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything that changes in training, by name."""
         return {"buffer": self.all, "scale": torch.tensor(self.scale, dtype=torch.float64)}

@@ -25,7 +25,6 @@ from tcsis.judging.reference import Reference
 from tcsis.judging.weights import leak, missed
 from tcsis.learn import modes
 from tcsis.learn.budgets import ALL_EVALUATED, check_begun, check_pace, fit_evaluation, fit_source
-from tcsis.learn.buffers import Buffer
 from tcsis.learn.config import Config
 from tcsis.learn.descent import DivergedError, move_average, rate_share
 from tcsis.learn.learned import Learned, from_checkpoint, load_weights
@@ -56,7 +55,7 @@ class Run:
         self.average = deepcopy(self.model, {id(free): free}).eval().requires_grad_(False)
         self.method = cast(Method[Any], config.method)  # whichever it is
         self.known = self.method.asked(free.sketch)  # for states and ratios
-        self.buffer = Buffer(config.buffer, self.known)
+        self.buffer = self.method.buffer(config.buffer, self.known)
         self.loss = self.method.loss(self.model, self.known, self.buffer)
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), weight_decay=config.optimisation.weight_decay
@@ -131,7 +130,7 @@ class Run:
     def starts_exact(self) -> bool:
         """Whether the weights of draws and of the buffer are all the same before any step: there is
         nothing to learn, and a step could only do harm."""
-        if not self.buffer.source.follows_target:
+        if self.buffer.of_target is None:
             return False
         # a few that differ say so; that none do takes more of them
         return all(self.weighs_alike(n) for n in (FEW_WEIGHED, NUM_WEIGHED))
@@ -141,7 +140,8 @@ class Run:
         generator = make_generator(self.seed, "exactness", self.target.device)
         draws = self.sample(min(most, self.num_evaluated), generator)
         assert draws.log_weight is not None
-        known = self.learned().sampler.weigh(self.buffer.all[: len(draws)], generator)
+        assert self.buffer.of_target is not None
+        known = self.learned().sampler.weigh(self.buffer.of_target[: len(draws)], generator)
         return bool(torch.cat([draws.log_weight, known]).var() < EXACT)
 
     def make_step(self) -> Tensor:
@@ -251,6 +251,7 @@ class Run:
             "learning_rate": self.learning_rate(), "ess": draws.ess, "elbo": draws.elbo,
         }  # fmt: skip
         record |= self.both_tails(draws, generator)
+        record |= self.method.looked(self.average, self.target.free, n, generator)
         if exact.quick(self.target) and self.target.lattice is not None:
             with uncounted(self.target):  # no price of training, and paid once in a process
                 drawn = states_of(draws, self.target)
@@ -264,17 +265,19 @@ class Run:
         if draws.log_weight is None or draws.log_z is None:
             return {}
         shares = {"leak": leak(draws.log_weight)}
-        if self.buffer.source.follows_target:
-            known = self.buffer.all[: min(NUM_WEIGHED, len(draws))]
+        known = self.buffer.of_target
+        if known is not None:
+            known = known[: min(NUM_WEIGHED, len(draws))]
             log_weight = self.learned().sampler.weigh(known, generator)
             shares["missed"] = missed(log_weight, draws.log_z)
         return shares
 
     def compare_modes(self, draws: Draws) -> dict[str, float]:
         """The shares of one side that buffer and model have; a warning where they differ."""
-        if not self.buffer.source.follows_target:
+        known = self.buffer.of_target
+        if known is None:
             return {}
-        states = self.target.complete(self.buffer.all)
+        states = self.target.complete(known)
         both = modes.shares(states, draws, self.target.num_values)
         if both is None:
             return {}
