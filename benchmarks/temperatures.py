@@ -4,7 +4,8 @@
 
 Every setting is one training run with one core (``OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1``), whose
 state is kept under ``runs/temperatures``.  Finished settings are kept in ``temperatures.jsonl``
-and not run again; to repeat one, delete its line and its run.  With words, such as "glass", only
+and not run again; to repeat one, delete its line and its run.  A run that was stopped by Ctrl-C
+goes on where it was, and its processor time is added up.  With words, such as "glass", only
 settings that have all of them are run.
 """
 
@@ -49,13 +50,13 @@ BETAS = (0.125, 0.175, 0.225, 0.275, 0.325, 0.375, 0.4125, 0.4407, 0.475, 0.525,
 COLD = (0.35, 0.5, 0.65, 0.8, 0.95, 1.1, 1.25, 1.4, 1.55, 1.75, 1.95)
 FIELDS = (-0.19, -0.15, -0.11, -0.075, -0.035, 0.002, 0.035, 0.075, 0.11, 0.15, 0.19)
 SETTINGS = [
-    Setting("Ising 10×10", "ising", Ising(10, 0.6), "beta", (0.1, 0.6), BETAS, 6_000),
+    Setting("Ising 10×10", "ising", Ising(10, 0.6), "beta", (0.1, 0.6), BETAS, 3_000),
     Setting(
-        "±J glass 8×8", "glass", SpinGlass(8, 2.0, seed=0), "beta", (0.3, 2.0), COLD, 2_500
+        "±J glass 8×8", "glass", SpinGlass(8, 2.0, seed=0), "beta", (0.3, 2.0), COLD, 2_000
     ),
     Setting(
         "Ising 8×8 in a field, β = 0.4407", "field", Ising(8, 0.4407), "field", (-0.2, 0.2),
-        FIELDS, 2_500,
+        FIELDS, 1_500,
     ),
 ]  # fmt: skip
 
@@ -78,12 +79,17 @@ def kept() -> list[Cell]:
 
 def run(setting: Setting) -> Cell:
     folder = ROOT / "runs" / "temperatures" / setting.slug
+    clock, begun = folder / "cpu.json", folder.exists()
+    before = json.loads(clock.read_text()) if clock.exists() else 0.0
     cpu = time.process_time()
     model = tcsis.train_range(
-        setting.target, steps=setting.steps, folder=folder, progress=False,
+        setting.target, steps=setting.steps, folder=folder, resume=begun, progress=False,
         **{setting.parameter: setting.ends},
     )  # fmt: skip
-    cpu = time.process_time() - cpu
+    cpu = before + time.process_time() - cpu
+    write_whole(clock, json.dumps(cpu))
+    if model.steps < setting.steps:
+        raise SystemExit(f"{setting.name} was stopped after {model.steps} steps: run again")
     return {
         "setting": setting.name, "parameter": setting.parameter, "ends": setting.ends,
         "steps": model.steps, "levels": model.config.method.levels,
@@ -126,7 +132,8 @@ log Z is beside the transfer matrix, with the standard error that the draws give
 def part(cell: Cell) -> str:
     rows = "\n".join(
         f"| {row['value']:g} | {row['ess']:.4f} | {row['error']:.4f} | {row['floor']:.4f} "
-        f"| {row['error'] / row['floor']:.1f} | {row['log_z_off']:+.4f} | {row['log_z_error']:.4f} |"
+        f"| {row['error'] / row['floor']:.1f} | {row['log_z_off']:+.4f} "
+        f"| {row['log_z_error']:.4f} |"
         for row in cell["rows"]
     )
     low, high = cell["ends"]
@@ -137,7 +144,7 @@ Training took {cell["cpu_seconds"]:,} seconds of one core ({cell["seconds"]:,} b
 other work) for {cell["steps"]:,} steps with {cell["densities"]:,.0f} evaluations of the density,
 annealing and evaluations among them. A draw takes {cell["rows"][0]["calls"]:.0f} network calls.
 
-| {cell["parameter"]} | ESS | G(r) error | floor | error / floor | log Z off by | its standard error |
+| {cell["parameter"]} | ESS | G(r) error | floor | error/floor | log Z off by | standard error |
 |---|---|---|---|---|---|---|
 {rows}
 

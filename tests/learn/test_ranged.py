@@ -4,6 +4,7 @@ files, and what it serves without training."""
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def all_states(target: Target) -> Tensor:
 
 def untrained(target: Target, interval: dict[str, tuple[float, float]], wake: Callable) -> Learned:
     over = Range.of(interval)
-    config = presets.tiny_ranged(target, over)
+    config = presets.ranged(target, over, "tiny")
     target = over.end(target)
     return Learned(target, config, wake(config.new_model(target, 0)))
 
@@ -101,10 +102,11 @@ def law_of(model: Learned, x: Tensor) -> Tensor:
 def test_draws_estimate_log_z(family: Family, awake: Callable) -> None:
     """Of a network that was not trained, at 4.5 standard errors (7e-6 a value)."""
     target, interval, member = family
-    model = untrained(target, interval, awake)
+    model = untrained(target, interval, partial(awake, scale=0.03))
     name, values = off_levels(interval)
     for value in values:
         draws = model.at(**{name: value}).sample(4_000, seed=1)
+        assert draws.ess > 0.02  # so that the standard error means something
         off = draws.log_z - Enumeration(member(value)).log_z
         assert abs(off) < 4.5 * draws.log_z_error + 1e-5
 
@@ -265,7 +267,7 @@ def test_a_resumed_run_ends_where_it_would_have(tmp_path: Path) -> None:
     target = Ising(3, 0.6)
     whole = tcsis.train_range(target, "tiny", beta=(0.1, 0.6), steps=12, progress=False)
     options = {"folder": tmp_path, "progress": False, "beta": (0.1, 0.6)}
-    config = presets.tiny_ranged(target, OVER).changed(num_steps=12)
+    config = presets.ranged(target, OVER, "tiny").changed(num_steps=12)
     run = Run(target, config, 0)
     steps = run.steps()
     for _ in range(5):

@@ -20,7 +20,8 @@ from tcsis.targets import (
 GLASS = SpinGlass((2, 4), 0.7, "gaussian", seed=3, boundary="open", dtype=torch.float64)
 MEMBERS: dict[str, tuple[Target, dict[str, Any], float, Target]] = {
     "ising": (
-        Ising((3, 4), 0.2, 0.3, "open"), {"beta": (0.1, 0.6)}, 0.37, Ising((3, 4), 0.37, 0.3, "open")
+        Ising((3, 4), 0.2, 0.3, "open"), {"beta": (0.1, 0.6)}, 0.37,
+        Ising((3, 4), 0.37, 0.3, "open"),
     ),
     "field": (Ising(4, 0.3), {"field": (-1, 1)}, 0.25, Ising(4, 0.3, 0.25)),
     "potts": (Potts(3, 4, 0.2), {"beta": (0, 2)}, 0.0, Potts(3, 4, 0.0)),

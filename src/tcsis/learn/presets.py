@@ -16,8 +16,8 @@ from tcsis.learn.models import marginal
 from tcsis.learn.models.trees import parents
 from tcsis.learn.networks import AnyTrunk, Convolutions, Dense, GraphTransformer, Transformer
 from tcsis.learn.preconditioning import CrowdTerm
-from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.ranged import Ranged
+from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
 from tcsis.learn.unbiased import Unbiased
 from tcsis.learn.warming import Warming
@@ -92,10 +92,18 @@ def made_tiny(config: Config) -> Config:
     )
 
 
-def ranged(target: Target, over: Range) -> Config:
+def ranged(target: Target, over: Range, preset: str = "fast") -> Config:
+    """ "fast" or "tiny" for all targets of a range."""
+    if preset not in ("fast", "tiny"):
+        raise ValueError(f"preset is {preset!r}: expected fast or tiny for a range")
+    config = fast_ranged(target, over)
+    return made_tiny(config) if preset == "tiny" else config
+
+
+def fast_ranged(target: Target, over: Range) -> Config:
     """The any-time method for all targets of a range, with a population at every level, a part of
-    which is moved on whenever it is the level's turn.  It takes more steps than a single target, and
-    sees evidence less often."""
+    which is moved on whenever it is the level's turn.  It takes more steps than a single target,
+    and sees evidence less often."""
     target = over.end(target.free.sketch)
     base = any_time(target)
     assert isinstance(base.method, AnyTime)
@@ -110,10 +118,6 @@ def ranged(target: Target, over: Range) -> Config:
         num_steps=base.num_steps * 3 // 2,
         num_evaluations=3,
     )
-
-
-def tiny_ranged(target: Target, over: Range) -> Config:
-    return made_tiny(ranged(target, over))
 
 
 def choose(target: Target, method: str | None = None, preset: str = "fast") -> Config:

@@ -33,11 +33,8 @@ def train_range(
     as for ``tcsis.train``, whose configs hold the same as ``presets.ranged(target, range)``.
     """
     over = Range.of(interval)
-    makers = {"fast": presets.ranged, "tiny": presets.tiny_ranged}
-    if preset not in makers:
-        raise ValueError(f"preset is {preset!r}: expected fast or tiny for a range")
     return train(
-        over.end(target), config=makers[preset](target, over), seed=seed, steps=steps,
+        over.end(target), config=presets.ranged(target, over, preset), seed=seed, steps=steps,
         time_budget=time_budget, folder=folder, resume=resume, checkpoint_every=checkpoint_every,
         progress=progress,
     )  # fmt: skip

@@ -63,6 +63,18 @@ class Range(Frozen):
             ) from None
         return Range(parameter=parameter, low=low, high=high)
 
+    @staticmethod
+    def parse(text: str) -> Range:
+        """From "beta=0.1:0.6"."""
+        parameter, _, ends = text.partition("=")
+        try:
+            low, high = (float(end) for end in ends.split(":"))
+        except ValueError:
+            raise ValueError(
+                f"range is {text!r}: expected a parameter and its two ends, such as beta=0.1:0.6"
+            ) from None
+        return Range.of({parameter.strip(): (low, high)})
+
     def at(self, target: Target, value: float) -> Target:
         """The member of the family of ``target``."""
         if self.parameter == POWER:
@@ -112,3 +124,14 @@ class Range(Frozen):
     def place(self, value: float) -> float:
         """Where a value is, from -1 at ``low`` to 1 at ``high``."""
         return 2 * (value - self.low) / (self.high - self.low) - 1
+
+
+def parse_value(text: str) -> dict[str, float]:
+    """From "beta=0.37", what ``Range.read`` takes."""
+    parameter, _, value = text.partition("=")
+    try:
+        return {parameter.strip(): float(value)}
+    except ValueError:
+        raise ValueError(
+            f"at is {text!r}: expected the parameter and one value, such as beta=0.37"
+        ) from None

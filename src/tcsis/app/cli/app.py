@@ -114,12 +114,15 @@ def train(
     preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
     steps: Annotated[int | None, Option(help="training steps")] = None,
     time_budget: Annotated[float | None, Option(help="most seconds of training")] = None,
+    over: Annotated[
+        str | None, Option("--range", help="one model for a range of targets: beta=0.1:0.6")
+    ] = None,
 ) -> int:
     """Train a sampler, draw from it, judge the draws and write the report."""
     from tcsis.app.cli import running
 
     over = {
-        "run": {"method": method, "preset": preset, "time_budget": time_budget},
+        "run": {"method": method, "preset": preset, "time_budget": time_budget, "range": over},
         "train": {"num_steps": steps},
     }
     return running.run("train", target, run, folder, gates, trust, printing, over)
@@ -137,11 +140,14 @@ def sample(
     given: Annotated[
         str | None, Option(help="values of more sites, 3=1,17=0, for a run of method any-time")
     ] = None,
+    at: Annotated[
+        str | None, Option(help="one value of the range that the run is for: beta=0.37")
+    ] = None,
 ) -> int:
     """Draw from a trained run."""
     from tcsis.app.cli import running
 
-    return running.sample(model, calls, given, run, folder, gates, trust, printing)
+    return running.sample(model, calls, given, at, run, folder, gates, trust, printing)
 
 
 @command
