@@ -52,7 +52,7 @@ FIELDS = (-0.19, -0.15, -0.11, -0.075, -0.035, 0.002, 0.035, 0.075, 0.11, 0.15, 
 SETTINGS = [
     Setting("Ising 10×10", "ising", Ising(10, 0.6), "beta", (0.1, 0.6), BETAS, 3_000),
     Setting(
-        "±J glass 8×8", "glass", SpinGlass(8, 2.0, seed=0), "beta", (0.3, 2.0), COLD, 2_000
+        "±J glass 8×8", "glass", SpinGlass(8, 2.0, seed=0), "beta", (0.3, 2.0), COLD, 1_500
     ),
     Setting(
         "Ising 8×8 in a field, β = 0.4407", "field", Ising(8, 0.4407), "field", (-0.2, 0.2),

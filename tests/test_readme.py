@@ -20,6 +20,7 @@ GUIDES = (
     "report.md",
     "choosing.md",
     "interchange.md",
+    "ranges.md",
 )
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in GUIDES)]
 EXPECTED = {
@@ -38,6 +39,7 @@ EXPECTED = {
     ],
     "choosing.md": [],
     "interchange.md": ["trusted\nfailed", "the model agrees", "'draw', 'site') 1", "exact, by"],
+    "ranges.md": ["Ising(side=3, beta=0.37) 0.0\n", "trusted", "\n0.0\n"],
 }
 WRITTEN = {
     "README.md": ["report.html"],
@@ -50,6 +52,7 @@ WRITTEN = {
     "report.md": [],
     "choosing.md": [],
     "interchange.md": ["draws.nc"],
+    "ranges.md": [],
 }
 
 
