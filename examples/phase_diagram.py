@@ -169,7 +169,7 @@ def draw_check(axes: Axes, drawn: list[Point], exact: list[Point]) -> None:
 
 def main(
     folder: Path, side: int = 10, preset: str = "fast", steps: int | None = None,
-    num_draws: int = NUM_DRAWS, num_betas: int = 20, num_exact: int = 51,
+    num_draws: int = NUM_DRAWS, num_betas: int = 13, num_exact: int = 26,
 ) -> tuple[list[Point], list[Point]]:  # fmt: skip
     """Drawn and exact at some values of β of the exact curve."""
     run = folder / "run"

@@ -93,7 +93,7 @@ def made_tiny(config: Config) -> Config:
 
 
 def ranged(target: Target, over: Range, preset: str = "fast") -> Config:
-    """ "fast" or "tiny" for all targets of a range."""
+    """For all targets of a range, ``preset`` "fast" or "tiny"."""
     if preset not in ("fast", "tiny"):
         raise ValueError(f"preset is {preset!r}: expected fast or tiny for a range")
     config = fast_ranged(target, over)
@@ -105,6 +105,11 @@ def fast_ranged(target: Target, over: Range) -> Config:
     which is moved on whenever it is the level's turn.  It takes more steps than a single target,
     and sees evidence less often."""
     target = over.end(target.free.sketch)
+    if target.costly:
+        raise ValueError(
+            f"{target} is costly to evaluate, and a range anneals a population at every level: "
+            "expected a cheaper density; train on one value at a time by tcsis.train"
+        )
     base = any_time(target)
     assert isinstance(base.method, AnyTime)
     inner = base.method.model_copy(update={"evidence": 0.2})
