@@ -114,7 +114,7 @@ def train(
     preset: Annotated[str | None, Option(help="fast, paper or tiny")] = None,
     steps: Annotated[int | None, Option(help="training steps")] = None,
     time_budget: Annotated[float | None, Option(help="most seconds of training")] = None,
-    over: Annotated[
+    interval: Annotated[
         str | None, Option("--range", help="one model for a range of targets: beta=0.1:0.6")
     ] = None,
 ) -> int:
@@ -122,7 +122,7 @@ def train(
     from tcsis.app.cli import running
 
     over = {
-        "run": {"method": method, "preset": preset, "time_budget": time_budget, "range": over},
+        "run": {"method": method, "preset": preset, "time_budget": time_budget, "range": interval},
         "train": {"num_steps": steps},
     }
     return running.run("train", target, run, folder, gates, trust, printing, over)
