@@ -226,7 +226,7 @@ def test_at_a_value_it_does_what_all_models_do(model: Learned, tmp_path: Path) -
     assert one.kind == "any-time"
     draws = one.sample(2_000, seed=1)
     assert tcsis.evaluate(draws, one.target)["correlation"].error < 0.05
-    assert tcsis.judge(draws, one.target, model=one).grade in ("trusted", "trusted by weight")
+    assert tcsis.judge(draws, one.target, model=one).level in ("trusted", "trusted by weight")
     assert one.sample(100, calls=3).num_network_calls > 0
     given = one.given({0: 1, 5: 0})
     truth = exact.solve(given.target).log_z - exact.solve(one.target).log_z
