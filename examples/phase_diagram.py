@@ -26,7 +26,7 @@ import tcsis
 from tcsis.learn import checkpoint
 
 LOW, HIGH = 0.1, 0.6
-NUM_DRAWS, NUM_BLOCKS = 8_192, 16
+NUM_DRAWS, NUM_BLOCKS = 4_096, 16
 DRAWN, EXACT = "#c1440e", "#2a5d9f"
 TITLES = {
     "magnetisation": "⟨|m|⟩", "energy": "energy per site, -⟨S⟩/d",
@@ -175,7 +175,7 @@ def main(
     run = folder / "run"
     model = tcsis.train_range(
         tcsis.targets.Ising(side, HIGH), preset, beta=(LOW, HIGH), steps=steps, folder=run,
-        resume=checkpoint.exists(run),
+        resume=checkpoint.exists(run / checkpoint.CHECKPOINT),
     )  # fmt: skip
     print(f"{model.seconds:.0f} s: {model.account}")
     curve = solved(side, np.linspace(LOW, HIGH, num_exact))
