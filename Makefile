@@ -55,7 +55,8 @@ paper: .venv/.base
 	$(BIN)/tcsis paper --out docs/results/paper
 
 examples: .venv/.examples
-	for name in bayesian_networks digits protein variable_selection cuts_and_glasses; do \
+	for name in bayesian_networks digits protein variable_selection cuts_and_glasses \
+	    phase_diagram; do \
 	  $(BIN)/python examples/$$name.py || exit 1; done
 
 clean:

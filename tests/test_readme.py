@@ -22,6 +22,7 @@ GUIDES = (
     "interchange.md",
     "clusters.md",
     "million.md",
+    "ranges.md",
 )
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in GUIDES)]
 EXPECTED = {
@@ -42,6 +43,7 @@ EXPECTED = {
     "interchange.md": ["trusted\nfailed", "the model agrees", "'draw', 'site') 1", "exact, by"],
     "clusters.md": ["| ising | 0 |", "torch.Size([3, 9]) []"],
     "million.md": ["2500\n<xarray.DataArray 'x'"],
+    "ranges.md": ["Ising(side=3, beta=0.37) 0.0\n", "trusted", "\n0.0\n"],
 }
 WRITTEN = {
     "README.md": ["report.html"],
@@ -56,6 +58,7 @@ WRITTEN = {
     "interchange.md": ["draws.nc"],
     "clusters.md": [],
     "million.md": ["many.nc"],
+    "ranges.md": [],
 }
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tcsis.learn.config import Config
     from tcsis.learn.descent import DivergedError
     from tcsis.learn.learned import Learned, load
+    from tcsis.learn.range_trainer import train_range
+    from tcsis.learn.ranged import Ranged
     from tcsis.learn.self_normalized import SelfNormalized
     from tcsis.learn.trainer import train
     from tcsis.learn.unbiased import Unbiased
@@ -48,6 +50,7 @@ __all__ = [
     "Draws",
     "Evaluation",
     "Learned",
+    "Ranged",
     "SelfNormalized",
     "Sweep",
     "Unbiased",
@@ -79,6 +82,7 @@ __all__ = [
     "sweep",
     "targets",
     "train",
+    "train_range",
     "weights",
 ]
 
@@ -114,6 +118,7 @@ MEMBERS = {
     "Draws": "draws",
     "Evaluation": "judging.evaluation",
     "Learned": "learn.learned",
+    "Ranged": "learn.ranged",
     "SelfNormalized": "learn.self_normalized",
     "Sweep": "app.sweeps",
     "TCSISSampler": "app.dimod_sampler",
@@ -130,6 +135,7 @@ MEMBERS = {
     "load_draws": "draws.files",
     "sweep": "app.sweeps",
     "train": "learn.trainer",
+    "train_range": "learn.range_trainer",
 }
 """Where the public functions and classes are defined.  ``TCSISSampler`` is not in ``__all__``, for
 it needs dimod, which not everybody has."""

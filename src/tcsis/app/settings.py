@@ -27,6 +27,7 @@ from tcsis.learn import presets
 from tcsis.learn.config import Config
 from tcsis.learn.presets import MethodName
 from tcsis.targets.base import Target
+from tcsis.targets.ranges import POWER, Range
 
 Command = Literal["train", "sample", "mcmc", "exact", "compare"]
 Preset = Literal["fast", "paper", "tiny"]
@@ -60,6 +61,11 @@ class TrainingRun(DrawingRun):
 class TrainRun(TrainingRun):
     method: MethodName | None = None
     start: str | None = None
+    range: str | None = None
+
+    @property
+    def over(self) -> Range | None:
+        return None if self.range is None else Range.parse(self.range)
 
 
 class CompareRun(TrainingRun):
@@ -68,6 +74,7 @@ class CompareRun(TrainingRun):
 
 class SampleRun(DrawingRun):
     calls: Positive | None = None
+    at: str | None = None
     model: str
 
 
@@ -140,6 +147,9 @@ def resolve(
     A target that is ``made`` already needs no file."""
     kind, sections = KINDS[command], common_sections(document, command)
     run = sections["run"]
+    over = run.over if isinstance(run, TrainRun) else None
+    if over is not None and over.parameter != POWER:
+        sections["target"] |= {over.parameter: over.high}  # the member that the run is of
     if made is None:
         target = make_target(sections["target"], run.device)
     else:
@@ -191,10 +201,17 @@ def resolve_config(
         if given:
             raise ValueError("config: [train] is there and no learned method: leave it out")
         return None
+    over = run.over if isinstance(run, TrainRun) else None
     kind = table(given, "method").get("kind", named)
+    if over is not None and named is not None:
+        raise ValueError(f"range is for its own method: leave out method, which is {named!r}")
     if named is not None and kind != named:
         raise ValueError(f"config: train.method.kind is {kind!r}: expected {named}, as chosen")
-    base = presets.choose(target, kind, run.preset or "fast")
+    preset = run.preset or "fast"
+    if over is None:
+        base = presets.choose(target, kind, preset)
+    else:
+        base = presets.ranged(target, over, preset)
     data = base.model_dump()
     if run.dtype is not None:
         data["dtype"] = run.dtype

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from tcsis.basics.checks import check_integer, check_seed, derive_seed
 from tcsis.basics.files import write_whole
+from tcsis.basics.launch import Rank, this_rank
 from tcsis.basics.locks import find_writer, sole_writer
 from tcsis.basics.progress import progress_bar
-from tcsis.basics.launch import Rank, this_rank
 from tcsis.basics.seals import digest, open_json, seal_json
 from tcsis.basics.threads import at_most
 from tcsis.draws import Draws

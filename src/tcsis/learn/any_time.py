@@ -15,6 +15,7 @@ the unknown log Z of the evidence cancels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal
 
@@ -70,6 +71,25 @@ def by_both_sides(
     return loss, exchanged(target, x, y, gap.detach(), last, generator) if alone else x
 
 
+def linear_loss(model: KnownLaw, asks: Asks, target: Target, x: Tensor) -> Callable[[], Tensor]:
+    """The cross-entropy C of the linear part alone at states x (b, d), as a function of the weights
+    that the network has when it is called."""
+    asked = model.in_order.questions
+    log_hat = asks.laws(target, x, model.order).double()
+    z = model.read(asked.read, x)
+    gain = torch.ones_like(asked.guess.offset[:, :1])
+
+    def loss() -> Tensor:
+        network = model.network
+        linear, bias = network.linear_part(asked.sites, asked.known, asked.read, asked.guess, gain)
+        answer = torch.baddbmm(bias, z.flatten(1, 2), linear)
+        log_q = model.law(answer.reshape(*z.shape[:-1], -1))
+        ridge = RIDGE * network.linear.double().square().sum()
+        return cross_entropy(log_q.double(), log_hat).mean() + ridge
+
+    return loss
+
+
 def given_sites(model: KnownLaw, evidence: float, generator: torch.Generator) -> Tensor:
     """Which sites are known from the start, (d,): none, or with probability ``evidence`` a random
     share of them."""
@@ -113,22 +133,10 @@ class AnyTime(Method[KnownLaw]):
         """Correlations for first guesses; then fit the linear part and the biases, which is
         convex.  The rest answers nothing yet."""
         model.correlate(buffer.all)
-        asked, network = model.in_order.questions, model.network
-        numbers = model.read(asked.read, buffer.all[:1]).numel()  # of one state
+        network = model.network
+        numbers = model.read(model.in_order.questions.read, buffer.all[:1]).numel()  # of one state
         x = buffer.all[: max(256, min(NUM_FITTED, int(MOST_READ / max(1, numbers))))]
-        log_hat = self.asks.laws(target, x, model.order).double()
-        z = model.read(asked.read, x)
-        gain = torch.ones_like(asked.guess.offset[:, :1])
-
-        def loss() -> Tensor:
-            linear, bias = network.linear_part(
-                asked.sites, asked.known, asked.read, asked.guess, gain
-            )
-            answer = torch.baddbmm(bias, z.flatten(1, 2), linear)
-            log_q = model.law(answer.reshape(*z.shape[:-1], -1))
-            ridge = RIDGE * network.linear.double().square().sum()
-            return cross_entropy(log_q.double(), log_hat).mean() + ridge
-
+        loss = linear_loss(model, self.asks, target, x)
         descend([network.linear, *([network.bias] if len(network.bias) else [])], loss)
 
     def carry(self, model: KnownLaw, start: nn.Module, buffer: Buffer) -> None:

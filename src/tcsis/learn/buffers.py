@@ -119,6 +119,11 @@ class Buffer:
         """What the states follow now."""
         return self.target if self.scale == 1 else self.target.scaled(self.scale)
 
+    @property
+    def of_target(self) -> Tensor | None:
+        """States of the target, if that is what they follow."""
+        return self.all if self.source.follows_target else None
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything that changes in training, by name."""
         return {"buffer": self.all, "scale": torch.tensor(self.scale, dtype=torch.float64)}
@@ -129,9 +134,15 @@ class Buffer:
         self.scale = float(tensors["scale"]) if "scale" in tensors else 1.0
 
     @property
-    def all(self) -> Tensor:
+    def held(self) -> Tensor:
+        """All states, as they are kept."""
         assert self.states is not None, "the buffer has not been started"
         return self.states
+
+    @property
+    def all(self) -> Tensor:
+        """Those that training sees now, (n, d)."""
+        return self.held
 
 
 class Uniform(Source):

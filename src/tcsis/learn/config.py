@@ -17,6 +17,7 @@ from tcsis.learn.autoregressive import Autoregressive
 from tcsis.learn.buffers import Chains, ModelAndNoise, PopulationAnnealing, Uniform
 from tcsis.learn.descent import first_weights
 from tcsis.learn.method import Method
+from tcsis.learn.ranged import Ranged
 from tcsis.learn.self_normalized import SelfNormalized
 from tcsis.learn.unbiased import Unbiased
 from tcsis.learn.warming import Warming
@@ -24,7 +25,7 @@ from tcsis.targets.base import Target
 from tcsis.targets.spec import DTYPES
 
 AnyMethod = Annotated[
-    Autoregressive | AnyTime | SelfNormalized | Unbiased, Field(discriminator="kind")
+    Autoregressive | AnyTime | Ranged | SelfNormalized | Unbiased, Field(discriminator="kind")
 ]
 
 AnySource = Annotated[

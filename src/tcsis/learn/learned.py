@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,14 @@ class Learned:
             self.kind, target, self.target, sampler, self.sampler, self.seconds,
             self.num_density_calls,
         )  # fmt: skip
+
+    def at(self, **values: float) -> Learned:
+        """The model at one value of the range that ``tcsis.train_range`` trained it for,
+        ``model.at(beta=0.37)``: a model of the any-time method, which does all that others do."""
+        method: Method[Any] = self.config.method
+        target, inner, module = method.at(self.module, self.target, values)
+        config = self.config.changed(method=inner.model_dump())
+        return replace(self, target=target, config=config, module=module)
 
     @property
     def denoiser(self) -> Denoiser:

@@ -11,9 +11,9 @@ The training loop and a trained model call these and know no method by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from tcsis.basics.frozen import Frozen
 from tcsis.basics.threads import num_worthwhile
 from tcsis.draws import Draws
-from tcsis.learn.buffers import Buffer
+from tcsis.learn.buffers import Buffer, Source
 from tcsis.noise import UniformNoise
 from tcsis.reverse.schedules import Schedule
 from tcsis.reverse.steps import Denoiser, Step
@@ -147,6 +147,25 @@ class Method(Frozen, ABC, Generic[Model]):
     def asked(self, target: Target) -> Target:
         """The target as training asks it."""
         return target
+
+    def buffer(self, source: Source, target: Target) -> Buffer:
+        """Where training states are kept."""
+        return Buffer(source, target)
+
+    def looked(
+        self, model: Model, target: Target, n: int, generator: torch.Generator
+    ) -> dict[str, float]:
+        """What an evaluation by about n more draws records beside those of the target."""
+        return {}
+
+    def at(
+        self, model: Model, target: Target, values: Mapping[str, float]
+    ) -> tuple[Target, Method[Any], nn.Module]:
+        """Another target that the model serves without training, with its method and module."""
+        raise ValueError(
+            f"the model is of the method {self.kind}, which knows one target: expected a model of "
+            "tcsis.train_range for others"
+        )
 
     def parts(self, model: Model) -> list[list[nn.Parameter]]:
         """Weights whose gradients are clipped together: all, unless the loss is a sum of losses of

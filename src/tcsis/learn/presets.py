@@ -16,6 +16,7 @@ from tcsis.learn.models import marginal
 from tcsis.learn.models.trees import parents
 from tcsis.learn.networks import AnyTrunk, Convolutions, Dense, GraphTransformer, Transformer
 from tcsis.learn.preconditioning import CrowdTerm
+from tcsis.learn.ranged import Ranged
 from tcsis.learn.sampling import EULER, SECOND_ORDER
 from tcsis.learn.self_normalized import SCORE_ENTROPY, SelfNormalized
 from tcsis.learn.unbiased import Unbiased
@@ -25,6 +26,7 @@ from tcsis.reverse.schedules import last_sites
 from tcsis.targets.base import Target
 from tcsis.targets.factors import Factors
 from tcsis.targets.pairwise import Pairwise
+from tcsis.targets.ranges import Range
 from tcsis.targets.resized import halvings
 
 MethodName = Literal["autoregressive", "any-time", "self-normalized", "unbiased"]
@@ -74,7 +76,10 @@ def paper(target: Target, method: str = "self-normalized") -> Config:
 
 def tiny(target: Target, method: str | None = None) -> Config:
     """A few seconds of training, for tests."""
-    config = fast(target, method)
+    return made_tiny(fast(target, method))
+
+
+def made_tiny(config: Config) -> Config:
     return config.model_copy(
         update={
             "method": config.method.tiny(),
@@ -87,6 +92,39 @@ def tiny(target: Target, method: str | None = None) -> Config:
             "num_evaluations": 2,
             "num_evaluated": 200,
         }
+    )
+
+
+def ranged(target: Target, over: Range, preset: str = "fast") -> Config:
+    """For all targets of a range, ``preset`` "fast" or "tiny"."""
+    if preset not in ("fast", "tiny"):
+        raise ValueError(f"preset is {preset!r}: expected fast or tiny for a range")
+    config = fast_ranged(target, over)
+    return made_tiny(config) if preset == "tiny" else config
+
+
+def fast_ranged(target: Target, over: Range) -> Config:
+    """The any-time method for all targets of a range, with a population at every level, a part of
+    which is moved on whenever it is the level's turn.  It takes more steps than a single target,
+    and sees evidence less often."""
+    target = over.end(target.free.sketch)
+    if target.costly:
+        raise ValueError(
+            f"{target} is costly to evaluate, and a range anneals a population at every level: "
+            "expected a cheaper density; train on one value at a time by tcsis.train"
+        )
+    base = any_time(target)
+    assert isinstance(base.method, AnyTime)
+    inner = base.method.model_copy(update={"evidence": 0.2})
+    source = annealed_population(target)
+    return Config(
+        method=Ranged(over=over, inner=inner),
+        buffer=source.model_copy(
+            update={"size": min(1_024, source.size), "every": 1, "num_moved": 256}
+        ),
+        optimisation=base.optimisation,
+        num_steps=base.num_steps * 3 // 2,
+        num_evaluations=3,
     )
 
 

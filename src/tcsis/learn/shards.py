@@ -8,7 +8,7 @@ after the other; the run is the same on any number of ranks that divides the num
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -70,8 +70,8 @@ def numbers(shards: int, ranks: Ranks) -> range:
 def joined(shards: list[Shard], ranks: Ranks) -> Buffer:
     """At rank 0 a buffer of the states of all shards, in order; at the others an empty one."""
     found: dict[int, Tensor] = {}
-    for part in ranks.gathered({shard.number: shard.buffer.all.cpu() for shard in shards}):
+    for part in ranks.gathered({shard.number: shard.buffer.held.cpu() for shard in shards}):
         found |= part
     first = shards[0].buffer
-    states = torch.cat([found[n] for n in sorted(found)]).to(first.all.device) if found else None
-    return Buffer(first.source, first.target, states, first.scale)
+    states = torch.cat([found[n] for n in sorted(found)], -2) if found else None
+    return replace(first, states=None if states is None else states.to(first.target.device))

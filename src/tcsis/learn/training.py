@@ -93,7 +93,7 @@ class Run:
 
     def shard(self, number: int) -> Shard:
         """A share of batch and buffer, before there are states."""
-        buffer = Buffer(self.config.buffer.share(self.config.shards), self.known)
+        buffer = self.method.buffer(self.config.buffer.share(self.config.shards), self.known)
         generator = make_generator(self.seed, shards.purpose(number), self.target.device)
         loss = self.method.loss(self.model, self.known, buffer)
         return Shard(number, buffer, loss, generator)
@@ -187,7 +187,7 @@ class Run:
     def starts_exact(self) -> bool:
         """Whether the weights of draws and of the buffer are all the same before any step: there is
         nothing to learn, and a step could only do harm."""
-        if not self.buffer.source.follows_target:
+        if self.buffer.of_target is None:
             return False
         # a few that differ say so; that none do takes more of them
         return all(self.weighs_alike(n) for n in (FEW_WEIGHED, NUM_WEIGHED))
@@ -197,7 +197,8 @@ class Run:
         generator = make_generator(self.seed, "exactness", self.target.device)
         draws = self.sample(min(most, self.num_evaluated), generator)
         assert draws.log_weight is not None
-        known = self.learned().sampler.weigh(self.buffer.all[: len(draws)], generator)
+        assert self.buffer.of_target is not None
+        known = self.learned().sampler.weigh(self.buffer.of_target[: len(draws)], generator)
         return bool(torch.cat([draws.log_weight, known]).var() < EXACT)
 
     def make_step(self) -> Tensor:
@@ -323,6 +324,7 @@ class Run:
             "learning_rate": self.learning_rate(), "ess": draws.ess, "elbo": draws.elbo,
         }  # fmt: skip
         record |= self.both_tails(draws, generator)
+        record |= self.method.looked(self.average, self.target.free, n, generator)
         if exact.quick(self.target) and self.target.lattice is not None:
             with uncounted(self.target):  # no price of training, and paid once in a process
                 drawn = states_of(draws, self.target)
@@ -336,17 +338,19 @@ class Run:
         if draws.log_weight is None or draws.log_z is None:
             return {}
         shares = {"leak": leak(draws.log_weight)}
-        if self.buffer.source.follows_target:
-            known = self.buffer.all[: min(NUM_WEIGHED, len(draws))]
+        known = self.buffer.of_target
+        if known is not None:
+            known = known[: min(NUM_WEIGHED, len(draws))]
             log_weight = self.learned().sampler.weigh(known, generator)
             shares["missed"] = missed(log_weight, draws.log_z)
         return shares
 
     def compare_modes(self, draws: Draws) -> dict[str, float]:
         """The shares of one side that buffer and model have; a warning where they differ."""
-        if not self.buffer.source.follows_target:
+        known = self.buffer.of_target
+        if known is None:
             return {}
-        states = self.target.complete(self.buffer.all)
+        states = self.target.complete(known)
         both = modes.shares(states, draws, self.target.num_values)
         if both is None:
             return {}

@@ -7,6 +7,7 @@ from tcsis.targets.given import Given
 from tcsis.targets.lattice import Lattice
 from tcsis.targets.pairwise import Pairwise
 from tcsis.targets.physics import Ising, Potts, SherringtonKirkpatrick, SpinGlass
+from tcsis.targets.ranges import Range
 from tcsis.targets.rbm import RBM
 from tcsis.targets.transformed import Scaled, Tilted
 
@@ -19,6 +20,7 @@ __all__ = [
     "Lattice",
     "Pairwise",
     "Potts",
+    "Range",
     "Scaled",
     "SherringtonKirkpatrick",
     "SpinGlass",

@@ -148,6 +148,9 @@ def train(
     start: Annotated[
         str | None, Option(metavar="RUN", help="a trained run to begin with the weights of")
     ] = None,
+    interval: Annotated[
+        str | None, Option("--range", help="one model for a range of targets: beta=0.1:0.6")
+    ] = None,
 ) -> int:
     """Train a sampler, draw from it, judge the draws and write the report."""
     from tcsis.app.cli import running
@@ -157,6 +160,7 @@ def train(
             "method": method,
             "preset": preset,
             "time_budget": time_budget,
+            "range": interval,
             "start": None if start is None else str(Path(start).absolute()),
         },
         "train": {"num_steps": steps},
@@ -176,11 +180,14 @@ def sample(
     given: Annotated[
         str | None, Option(help="values of more sites, 3=1,17=0, for a run of method any-time")
     ] = None,
+    at: Annotated[
+        str | None, Option(help="one value of the range that the run is for: beta=0.37")
+    ] = None,
 ) -> int:
     """Draw from a trained run."""
     from tcsis.app.cli import running
 
-    return running.sample(model, calls, given, run, folder, gates, trust, printing)
+    return running.sample(model, calls, given, at, run, folder, gates, trust, printing)
 
 
 @command

@@ -42,6 +42,7 @@ from tcsis.learn.learned import Learned
 from tcsis.learn.trainer import CHECKPOINT
 from tcsis.mcmc.runner import find_kernel
 from tcsis.targets.known import add_known, parse_known
+from tcsis.targets.ranges import POWER, parse_value
 
 T = TypeVar("T")
 
@@ -110,13 +111,15 @@ def sample(
     model: str,
     calls: int | None,
     given: str | None,
+    at: str | None,
     run: RunOptions,
     folder: FolderOptions,
     gates: GateOptions,
     trusting: TrustOptions,
     printing: PrintOptions,
 ) -> int:
-    """Draw from the model in a folder, on the target of its config, which more may be given."""
+    """Draw from the model in a folder, on the target of its config, which more may be given, or at
+    one value of its range."""
     printer = Printer(printing)
     check_options(gates)
     rank = this_rank()
@@ -130,10 +133,19 @@ def sample(
     before = target.get("given", "")
     more = base.get("target", {}).get("given", "") if given is None else given
     known = add_known(before, more)
-    own = run_table(run) | {"calls": calls, "model": str(trained.absolute())}
-    document = without_nothing({"target": target | {"given": known or None}, "run": own})
+    at = base.get("run", {}).get("at") if at is None else at
+    values = {} if at is None else parse_value(at)
+    if POWER in values:
+        raise ValueError(
+            "at is a power, and a run holds targets as they are: ask in Python, by "
+            "tcsis.load(folder).at(power=...)"
+        )
+    own = run_table(run) | {"calls": calls, "at": at, "model": str(trained.absolute())}
+    table = target | values | {"given": known or None}
+    document = without_nothing({"target": table, "run": own})
     chosen = settings.resolve_sample(merge(base, document))
     loaded = experiment.load_model(trained, config, chosen.run.device)
+    loaded = loaded.at(**values) if values else loaded
     adds = known != add_known(before, "") or given is not None
     sampler = loaded.given(parse_known(known)) if adds else loaded
     check_limits(chosen, sampler.target)

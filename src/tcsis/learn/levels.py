@@ -1,0 +1,81 @@
+"""States of several targets at once, the levels of a range, each with a population of its own.
+
+The first is annealed from noise.  The states of every further one come from those of the one before
+it: resampled by their weights p̄_after/p̄_before, and moved on.  So cold ones start from warm ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from tcsis.draws import Draws, systematic_resample
+from tcsis.learn.buffers import Buffer, PopulationAnnealing, SampleModel
+from tcsis.targets.base import Target
+
+
+@dataclass
+class LevelBuffer(Buffer):
+    """States (levels, n, d) of all ``members``, of which training sees those of one ``level`` at a
+    time: another at random whenever the source is due, moved on when its turn comes."""
+
+    members: Sequence[Target] = ()
+    level: int = 0
+
+    def start(self, generator: torch.Generator) -> None:
+        assert isinstance(self.source, PopulationAnnealing)
+        source = self.source.model_copy(update={"num_moved": None})
+        found = [source.start(self.members[0], generator)]
+        for before, after in pairwise(self.members):
+            x = found[-1]
+            log_weight = after.log_density(x).double() - before.log_density(x).double()
+            x = x[systematic_resample(log_weight, generator)]
+            for _ in range(source.steps_per_rung):
+                x = source.refresh(after, x, no_model, generator)
+            found.append(x)
+        self.states = torch.stack(found).to(torch.uint8)
+
+    def refresh(
+        self, step: int, progress: float, model: SampleModel, generator: torch.Generator
+    ) -> None:
+        if step % self.source.every == 0:
+            device = generator.device
+            number = torch.randint(len(self.members), (), device=device, generator=generator)
+            self.level = int(number)
+            moved = self.source.refresh(self.law, self.all.long(), model, generator)
+            self.all.copy_(moved)
+
+    @property
+    def law(self) -> Target:
+        """What the states of the level follow."""
+        return self.members[self.level]
+
+    @property
+    def all(self) -> Tensor:
+        """Those of the level, (n, d) uint8; what is written into them stays."""
+        return self.levels[self.level]
+
+    @property
+    def levels(self) -> Tensor:
+        """Those of all levels, (levels, n, d)."""
+        return self.held
+
+    @property
+    def of_target(self) -> Tensor:
+        """States of the last member, which the run is of."""
+        return self.levels[-1].long()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"buffer": self.levels, "level": torch.tensor(self.level)}
+
+    def place(self, tensors: dict[str, Tensor]) -> None:
+        self.states = tensors["buffer"].to(self.target.device).clone()
+        self.level = int(tensors["level"])
+
+
+def no_model(n: int, generator: torch.Generator) -> Draws:
+    raise AssertionError("a population is moved on without the model")
