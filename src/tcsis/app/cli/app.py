@@ -33,7 +33,7 @@ from tcsis.basics.launch import started_together
 from tcsis.basics.signals import handled_by, ignore, stoppable
 
 TOGETHER, APART = ("train",), ("sample",)
-"""Commands that many ranks work on: in step, or each by itself, with nothing but files in common."""
+"""Commands that many ranks work on: in step, or each by itself, with files alone in common."""
 
 app = typer.Typer(
     help="Independent samples, log Z and an honest verdict for unnormalised discrete "
