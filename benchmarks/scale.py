@@ -57,6 +57,8 @@ CASES = [
     Case("Ising 32×32, β = 0.4407", Ising(32, 0.4407), 600, (None,), CURVE,
          "Ising 24×24, β = 0.4407"),
     Case("Potts V = 3, 16×16, β = 1.005", Potts(16, 3, 1.005), 1_000, SIXTEEN),
+    Case("Potts V = 3, 16×16, β = 1.005, no evidence", Potts(16, 3, 1.005), 2_000, SIXTEEN,
+         {"method": {"evidence": 0.0}, "num_evaluations": 8}),
     Case("Ising 16×16, β = 0.6", Ising(16, 0.6), 400, SIXTEEN),
     Case("Ising 16×16, β = 0.28", Ising(16, 0.28), 400, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 0.5", Potts(16, 3, 0.5), 250, SIXTEEN),

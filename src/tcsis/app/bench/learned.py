@@ -28,11 +28,17 @@ DRAWING_SEED = 100
 PARTS = 8
 """Of the draws, from whose ESS its error is taken."""
 BELIEVED = ("trusted", "trusted by weight", "unrefuted")
-MOST_SIDE = 24
+MOST_SIDE, MOST_ALONE = 24, 8
 
 
-def small_enough(family: Family, side: int) -> bool:
-    return side <= MOST_SIDE
+def by_displacement(family: Family, side: int) -> bool:
+    """Where sites share weights, on lattices that a training of minutes is enough for."""
+    return family.ferromagnet and side <= MOST_SIDE
+
+
+def by_site(family: Family, side: int) -> bool:
+    """Where they do not, and on small lattices to compare."""
+    return not family.ferromagnet or side <= MOST_ALONE
 
 
 @dataclass(frozen=True)

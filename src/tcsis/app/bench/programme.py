@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tcsis.app.bench.learned import Trained, small_enough
+from tcsis.app.bench.learned import Trained, by_displacement, by_site
 from tcsis.app.bench.others import Dwave, Mcising, spins_alone, without_disorder
 from tcsis.app.bench.plan import Family, Ladder, Method, Plan
 from tcsis.app.bench.targets import (
@@ -47,9 +47,9 @@ METHODS = (
     Method("tempering", "parallel tempering", Tempering(32)),
     Method("annealing", "population annealing", Annealing(4_096, 10)),
     Method("autoregressive", "learned, autoregressive", Trained("autoregressive", 8_192),
-           learned=True, serves=small_enough),
+           learned=True, serves=by_site),
     Method("any-time", "learned, any-time", Trained("any-time", 8_192), learned=True,
-           serves=small_enough),
+           serves=by_displacement),
     Method("mcising-metropolis", "mcising, Metropolis", Mcising("metropolis", 16), needs="mcising",
            serves=without_disorder),
     Method("mcising-wolff", "mcising, Wolff", Mcising("wolff", 16), needs="mcising",
@@ -58,7 +58,7 @@ METHODS = (
 )  # fmt: skip
 
 FULL = Plan(
-    "full", FAMILIES, METHODS, 10.0, {6: 20.0, 8: 25.0, 10: 35.0, 12: 50.0, 16: 75.0, 24: 110.0},
+    "full", FAMILIES, METHODS, 6.0, {6: 15.0, 8: 20.0, 10: 25.0, 12: 30.0, 16: 60.0, 24: 120.0},
     guarded=(
         "critical-12-gibbs", "critical-12-wolff", "critical-12-swendsen-wang",
         "critical-12-mcising-wolff", "critical-12-mcising-metropolis",
