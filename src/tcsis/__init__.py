@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tcsis.reverse import schedules, steps
     from tcsis.reverse.unlearned import learning_free
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AnyTime",

@@ -30,7 +30,7 @@ def grown(
     model, known = None, target.free.sketch
     for shape in config.grows:
         small = on_lattice(known, shape)
-        share = Budget(SHARE * budget.left)
+        share = Budget(ranks.told(lambda: SHARE * budget.left))
         steps = max(1, round(SHARE * config.num_steps))
         shorter = config.changed(grows=(), num_steps=steps, num_evaluations=0)
         run = Run(small, shorter, seed, share, partial(as_it_is, model), ranks)
@@ -39,6 +39,8 @@ def grown(
                 for _ in run.steps():
                     pass
             except BudgetError:
+                if ranks.size > 1:  # of whom the others wait
+                    raise
                 break
         target.count(cost.densities)  # evaluations like those of the target, if of fewer sites
         model = run.average
