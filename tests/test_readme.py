@@ -21,6 +21,7 @@ GUIDES = (
     "choosing.md",
     "interchange.md",
     "clusters.md",
+    "torchrun.md",
     "million.md",
     "ranges.md",
 )
@@ -42,6 +43,7 @@ EXPECTED = {
     "choosing.md": [],
     "interchange.md": ["trusted\nfailed", "the model agrees", "'draw', 'site') 1", "exact, by"],
     "clusters.md": ["| ising | 0 |", "torch.Size([3, 9]) []"],
+    "torchrun.md": [],
     "million.md": ["2500\n<xarray.DataArray 'x'"],
     "ranges.md": ["Ising(side=3, beta=0.37) 0.0\n", "trusted", "\n0.0\n"],
 }
@@ -57,6 +59,7 @@ WRITTEN = {
     "choosing.md": [],
     "interchange.md": ["draws.nc"],
     "clusters.md": [],
+    "torchrun.md": [],
     "million.md": ["many.nc"],
     "ranges.md": [],
 }
