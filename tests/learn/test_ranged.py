@@ -318,3 +318,9 @@ def test_a_function_and_known_sites_by_powers() -> None:
 def test_bad_options_are_refused(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tcsis.train_range(Ising(3, 0.6), progress=False, **options)
+
+
+def test_clusters_move_where_they_do_at_both_ends() -> None:
+    cold, turned = Range(parameter="beta", low=0.1, high=0.6), Range.of({"beta": (-0.3, 0.4)})
+    assert tcsis.presets.ranged(Ising(12, 0.6), cold).buffer.kernel == "swendsen-wang"
+    assert tcsis.presets.ranged(Ising(12, 0.4), turned).buffer.kernel == "gibbs"

@@ -116,7 +116,9 @@ def fast_ranged(target: Target, over: Range) -> Config:
     base = any_time(target)
     assert isinstance(base.method, AnyTime)
     inner = base.method.model_copy(update={"evidence": 0.2})
-    source = annealed_population(target)
+    # clusters move where they do at both ends
+    ends = (over.at(target, over.low), target)
+    source = annealed_population(next((end for end in ends if not attracts(end)), target))
     return Config(
         method=Ranged(over=over, inner=inner),
         buffer=source.model_copy(
