@@ -26,7 +26,8 @@ import tcsis
 from tcsis.learn import checkpoint
 
 LOW, HIGH = 0.1, 0.6
-NUM_DRAWS, NUM_BLOCKS = 4_096, 16
+NUM_DRAWS, NUM_BLOCKS = 16_384, 16
+SLOPES = ("slope", "slope_error")
 DRAWN, EXACT = "#c1440e", "#2a5d9f"
 TITLES = {
     "magnetisation": "⟨|m|⟩", "energy": "energy per site, -⟨S⟩/d",
@@ -47,6 +48,7 @@ class Point:
     log_z_error: float
     slope: float
     """E[S], S = Σ s_i s_j, the slope of log Z in β."""
+    slope_error: float = 0.0
     ess: float = 1.0
 
 
@@ -71,7 +73,7 @@ def measured(model: tcsis.Learned, beta: float, n: int) -> Point:
     found = averages(beta, d, s, m, weights) | {"log Z": draws.log_z / d}
     return Point(
         beta, found, errors | {"log Z": draws.log_z_error / d}, draws.log_z, draws.log_z_error,
-        float(weights @ s), draws.ess,
+        float(weights @ s), errors["energy"] * d, draws.ess,
     )  # fmt: skip
 
 
@@ -109,11 +111,14 @@ def solved(side: int, betas: np.ndarray) -> list[Point]:
     return points
 
 
-def integrated(points: list[Point]) -> np.ndarray:
-    """log Z at every β from that at the first, by d log Z/dβ = E[S]."""
+def integrated(points: list[Point]) -> tuple[np.ndarray, np.ndarray]:
+    """log Z at every β from that at the first, by d log Z/dβ = E[S], and its standard errors.  A
+    spline, and so its integral, is linear in the slopes: Σ_k A_jk·slope_k."""
     betas = [point.beta for point in points]
-    spline = CubicSpline(betas, [point.slope for point in points])
-    return points[0].log_z + spline.antiderivative()(betas)
+    a = CubicSpline(betas, np.eye(len(betas))).antiderivative()(betas)
+    slopes, errors = (np.array([getattr(p, name) for p in points]) for name in SLOPES)
+    spread = np.hypot(points[0].log_z_error, np.linalg.norm(a * errors, axis=1))
+    return points[0].log_z + a @ slopes, spread
 
 
 # -- told -----------------------------------------------------------------------------------------
@@ -123,7 +128,7 @@ def print_table(drawn: list[Point], exact: list[Point]) -> None:
     table = Table(title="One model, log Z by its weights and by integration of E[S]")
     for name in ("β", "ESS", "log Z", "off", "its error", "integrated, off", "⟨|m|⟩", "exact"):
         table.add_column(name, justify="right")
-    for one, truth, through in zip(drawn, exact, integrated(drawn), strict=True):
+    for one, truth, through in zip(drawn, exact, integrated(drawn)[0], strict=True):
         table.add_row(
             f"{one.beta:.4f}", f"{one.ess:.4f}", f"{one.log_z:.4f}",
             f"{one.log_z - truth.log_z:+.4f}", f"{one.log_z_error:.4f}",
@@ -146,7 +151,7 @@ def picture(drawn: list[Point], exact: list[Point], curve: list[Point], path: Pa
             label="drawn, ± 2 standard errors",
         )  # fmt: skip
         cell.set(title=title, xlabel="β")
-    axes[0, 0].legend(frameon=False)
+    axes[0, 1].legend(frameon=False)
     draw_check(axes[1, 2], drawn, exact)
     figure.savefig(path, dpi=130)
     plt.close(figure)
@@ -158,7 +163,11 @@ def draw_check(axes: Axes, drawn: list[Point], exact: list[Point]) -> None:
     truth = np.array([point.log_z for point in exact])
     own = np.array([point.log_z for point in drawn])
     axes.axhline(0, color=EXACT, lw=1)
-    axes.plot(betas, integrated(drawn) - truth, "s", ms=3.5, color="grey", label="∫ ⟨S⟩ dβ")
+    through, errors = integrated(drawn)
+    axes.errorbar(
+        betas, through - truth, 2 * errors, fmt="s", ms=3.5, color="grey", lw=1,
+        label="∫ ⟨S⟩ dβ from the first",
+    )  # fmt: skip
     axes.errorbar(
         betas, own - truth, [2 * point.log_z_error for point in drawn], fmt="o", ms=3.5,
         color=DRAWN, lw=1, label="mean weight",

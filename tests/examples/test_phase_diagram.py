@@ -58,8 +58,23 @@ def test_the_diagram_of_a_tiny_model(example: ModuleType, tmp_path: Path) -> Non
                 moved.append(abs(one.observables[name] - before) / error)
     assert max(off) < 5
     assert np.median(moved) > 10
-    through = example.integrated(drawn) - [point.log_z for point in truth]
+    through = example.integrated(drawn)[0] - [point.log_z for point in truth]
     assert abs(through).max() < 0.1
     # the run is kept, and nothing is trained again
     again, _ = example.main(tmp_path, steps=250, **options)
     assert [point.log_z for point in again] == [point.log_z for point in drawn]
+
+
+def test_errors_of_the_integral_are_those_of_its_slopes(example: ModuleType) -> None:
+    """log Z by integration of slopes with noise, many times: its spread is the one that is said."""
+    betas, generator = np.linspace(0.1, 0.6, 8), np.random.default_rng(0)
+    points = [example.Point(beta, {}, {}, 1.0, 0.0, 50 * beta, 0.3) for beta in betas]
+    _, said = example.integrated(points)
+    found = []
+    for _ in range(2_000):
+        noisy = [
+            example.Point(p.beta, {}, {}, 1.0, 0.0, p.slope + 0.3 * generator.normal())
+            for p in points
+        ]
+        found.append(example.integrated(noisy)[0])
+    assert np.std(found, axis=0)[1:] == pytest.approx(said[1:], rel=0.1)
