@@ -50,6 +50,7 @@ class Case:
 
 SIXTEEN: tuple[int | None, ...] = (None, 64, 32)
 CURVE = {"num_evaluations": 12}
+LONGER = {"method": {"evidence": 0.0}}
 CASES = [
     Case("Ising 16×16, β = 0.4407", Ising(16, 0.4407), 1_200, SIXTEEN, CURVE),
     Case("Ising 24×24, β = 0.4407", Ising(24, 0.4407), 600, (None,), CURVE,
@@ -57,14 +58,16 @@ CASES = [
     Case("Ising 32×32, β = 0.4407", Ising(32, 0.4407), 600, (None,), CURVE,
          "Ising 24×24, β = 0.4407"),
     Case("Potts V = 3, 16×16, β = 1.005", Potts(16, 3, 1.005), 1_000, SIXTEEN),
-    Case("Potts V = 3, 16×16, β = 1.005, no evidence", Potts(16, 3, 1.005), 2_000, SIXTEEN,
-         {"method": {"evidence": 0.0}, "num_evaluations": 8}),
+    Case("Potts V = 3, 16×16, β = 1.005, longer", Potts(16, 3, 1.005), 800, SIXTEEN, LONGER,
+         "Potts V = 3, 16×16, β = 1.005"),
+    Case("Potts V = 3, 16×16, β = 1.2, longer", Potts(16, 3, 1.2), 600, SIXTEEN, LONGER,
+         "Potts V = 3, 16×16, β = 1.2"),
     Case("Ising 16×16, β = 0.6", Ising(16, 0.6), 400, SIXTEEN),
     Case("Ising 16×16, β = 0.28", Ising(16, 0.28), 400, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 0.5", Potts(16, 3, 0.5), 250, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 1.2", Potts(16, 3, 1.2), 400, SIXTEEN),
     Case("±J glass 16×16, open, β = 1", SpinGlass(16, 1.0, seed=0, boundary="open"), 2_500),
-    Case("Potts V = 4, 16×16, β = 1.0986", Potts(16, 4, 1.0986), 500, SIXTEEN),
+    Case("Potts V = 4, 16×16, β = 1.0986", Potts(16, 4, 1.0986), 300, SIXTEEN),
     Case("Ising 24×24, β = 0.28", Ising(24, 0.28), 150, start="Ising 16×16, β = 0.28"),
     Case("Ising 24×24, β = 0.6", Ising(24, 0.6), 200, start="Ising 16×16, β = 0.6"),
     Case("Ising 32×32, β = 0.28", Ising(32, 0.28), 100, start="Ising 24×24, β = 0.28"),
