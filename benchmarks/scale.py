@@ -66,7 +66,7 @@ CASES = [
     Case("Ising 16×16, β = 0.28", Ising(16, 0.28), 400, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 0.5", Potts(16, 3, 0.5), 250, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 1.2", Potts(16, 3, 1.2), 400, SIXTEEN),
-    Case("±J glass 16×16, open, β = 1", SpinGlass(16, 1.0, seed=0, boundary="open"), 2_500),
+    Case("±J glass 16×16, open, β = 1", SpinGlass(16, 1.0, seed=0, boundary="open"), 1_200),
     Case("Potts V = 4, 16×16, β = 1.0986", Potts(16, 4, 1.0986), 300, SIXTEEN),
     Case("Ising 24×24, β = 0.28", Ising(24, 0.28), 150, start="Ising 16×16, β = 0.28"),
     Case("Ising 24×24, β = 0.6", Ising(24, 0.6), 200, start="Ising 16×16, β = 0.6"),

@@ -220,7 +220,7 @@ LINES = {
     "equal in what": (["compare", *ISING, "--equal", "money"], "compare.equal"),
     "sample from nowhere": (["sample", "nothing"], "is not a folder"),
     "sample from another folder": (["sample", "full"], "no config.toml"),
-    "sample and resume": (["sample", "run", "--resume", "--out", "run"], "for training"),
+    "sample and resume": (["sample", "run", "--resume", "--out", "run"], "a run of tcsis train"),
     "evaluate nothing": (["evaluate", "nothing"], "is not a folder"),
     "evaluate without draws": (["evaluate", "run"], "is not a file"),
     "report without a result": (["report", "run"], "did not end"),

@@ -104,6 +104,6 @@ def test_commands_that_are_not_shared_out_are_refused(
     outcome = tcsis_cli("evaluate", "anywhere")
     assert outcome.code == 2
     assert outcome.err == (
-        "error: evaluate was started on 2 ranks: expected one process, as the work of train alone "
-        "is shared out among ranks\n"
+        "error: evaluate was started on 2 ranks: expected one process, as the work of train and "
+        "sample alone is shared out among ranks\n"
     )

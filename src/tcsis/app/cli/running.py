@@ -126,6 +126,7 @@ def sample(
     if rank.world > 1 and folder.out is None:
         raise ValueError("several processes share the draws: expected --out, one folder for all")
     kept = read_base(run, folder)[0]
+    refuse_others(kept, folder)
     trained, base = find_run(model, printer), with_assignments(kept, run)
     config = runs.read_config(trained)
     target = config["target"]
@@ -337,6 +338,16 @@ def refuse_resuming(command: Command, options: FolderOptions) -> None:
         raise ValueError(
             f"resume is for training and for draws of a model: {command} starts afresh, with "
             "--overwrite"
+        )
+
+
+def refuse_others(kept: Document, folder: FolderOptions) -> None:
+    """Refuse to go on with draws in the folder of a run that has another command."""
+    command = settings.table(kept, "run").get("command", "sample")
+    if folder.resume and command != "sample":
+        raise ValueError(
+            f"resume goes on with draws, and {folder.out} is a run of tcsis {command}: expected "
+            "the folder that tcsis sample was interrupted in"
         )
 
 
