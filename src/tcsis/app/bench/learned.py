@@ -28,7 +28,7 @@ DRAWING_SEED = 100
 PARTS = 8
 """Of the draws, from whose ESS its error is taken."""
 BELIEVED = ("trusted", "trusted by weight", "unrefuted")
-MOST_SIDE, MOST_ALONE = 24, 8
+MOST_SIDE, MOST_ALONE = 16, 8
 
 
 def by_displacement(family: Family, side: int) -> bool:
