@@ -111,7 +111,7 @@ def test_ladders_end_at_the_target() -> None:
 
 def test_a_training_of_patience_has_more_time() -> None:
     seconds = {task.name: task.seconds for task in FULL.tasks()}
-    assert seconds["potts-8-any-time"] == 2 * seconds["critical-8-any-time"]
+    assert seconds["potts-8-any-time"] > 2 * seconds["critical-8-any-time"]
     assert seconds["potts-8-wolff"] == seconds["critical-8-wolff"] == FULL.chains
 
 
