@@ -1,6 +1,7 @@
 """Large lattices: the default, grown from smaller ones, against exact answers.
 
     python benchmarks/scale.py [WORDS]    writes docs/results/scale/lattices.md and lattices.png
+    python benchmarks/scale.py overlaps   of the glass, beside exact draws, for the page
 
 Every cell is one training run of so many steps with one core (``OMP_NUM_THREADS=1
 NUMBA_NUM_THREADS=1``), and 16,384 draws.  Models go to runs/scale, finished cells to
@@ -30,6 +31,7 @@ from tcsis.targets.base import Target
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "scale"
 CELLS, MODELS = FOLDER / "lattices.jsonl", Path("runs") / "scale"
+OVERLAPS = FOLDER / "overlaps.json"
 NUM_DRAWS, NUM_EXACT = 16_384, 2_048
 CRITICAL = math.log1p(math.sqrt(2)) / 2
 Cell = dict[str, Any]
@@ -51,6 +53,7 @@ class Case:
 SIXTEEN: tuple[int | None, ...] = (None, 64, 32)
 CURVE = {"num_evaluations": 12}
 LONGER = {"method": {"evidence": 0.0}}
+GLASS = Case("±J glass 16×16, open, β = 1", SpinGlass(16, 1.0, seed=0, boundary="open"), 1_200)
 CASES = [
     Case("Ising 16×16, β = 0.4407", Ising(16, 0.4407), 1_200, SIXTEEN, CURVE),
     Case("Ising 24×24, β = 0.4407", Ising(24, 0.4407), 600, (None,), CURVE,
@@ -66,7 +69,7 @@ CASES = [
     Case("Ising 16×16, β = 0.28", Ising(16, 0.28), 250, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 0.5", Potts(16, 3, 0.5), 150, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 1.2", Potts(16, 3, 1.2), 400, SIXTEEN),
-    Case("±J glass 16×16, open, β = 1", SpinGlass(16, 1.0, seed=0, boundary="open"), 1_200),
+    GLASS,
     Case("Potts V = 4, 16×16, β = 1.0986", Potts(16, 4, 1.0986), 300, SIXTEEN),
     Case("Ising 24×24, β = 0.28", Ising(24, 0.28), 150, start="Ising 16×16, β = 0.28"),
     Case("Ising 24×24, β = 0.6", Ising(24, 0.6), 200, start="Ising 16×16, β = 0.6"),
@@ -77,6 +80,9 @@ CASES = [
 
 def main(words: list[str]) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
+    if words == ["overlaps"]:
+        write_whole(OVERLAPS, json.dumps(overlaps(GLASS), indent=1) + "\n")
+        words = ["nothing"]
     for case in CASES:
         if all(word in case.name for word in words) and case.name not in {
             c["case"] for c in kept()
@@ -158,6 +164,38 @@ def apart(draws: Draws, reference: Draws, target: Target) -> float:
     return float((mean - f.mean()) / variance.sqrt())
 
 
+# -- overlaps --------------------------------------------------------------------------------------
+
+
+def overlaps(case: Case, num_bins: int = 10) -> Cell:
+    """|q| of pairs of draws by weight, and of pairs of exact draws: shares of bins with standard
+    errors, and how far apart they are in these."""
+    model = tcsis.load(MODELS / case.name)
+    draws = model.sample(NUM_DRAWS, seed=200)
+    exact = tcsis.exact.draw(case.target, NUM_DRAWS, seed=201)
+    assert draws.weights is not None
+    ours = shares(draws.x, draws.weights.double(), num_bins)
+    truth = shares(exact.x, torch.ones(NUM_DRAWS, dtype=torch.float64), num_bins)
+    sigmas = [
+        (p - t) / max(math.hypot(s, r), 1e-12)
+        for p, s, t, r in zip(*ours, *truth, strict=True)
+    ]  # fmt: skip
+    return {"ours": ours, "exact": truth, "sigmas": sigmas}
+
+
+def shares(x: torch.Tensor, weights: torch.Tensor, num_bins: int) -> list[list[float]]:
+    """Of pairs of states (2k, d) with weights w_i·w_j the share in every bin of |q|, with standard
+    errors."""
+    spins = 2 * x.double() - 1
+    q = (spins[::2] * spins[1::2]).mean(1).abs()
+    w = weights[::2] * weights[1::2]
+    w = w / w.sum()
+    inside = (q * num_bins).long().clamp_max(num_bins - 1)[:, None] == torch.arange(num_bins)
+    p = w @ inside.double()
+    errors = (w.square() @ (inside.double() - p).square()).sqrt()
+    return [p.tolist(), errors.tolist()]
+
+
 # -- page ------------------------------------------------------------------------------------------
 
 
@@ -186,9 +224,31 @@ The same networks, along blocks that are planned for that many calls:
 
 {calls_table(cells)}
 
-## Where the time went
+{overlaps_part()}## Where the time went
 
 {spent_table(cells)}
+"""
+
+
+def overlaps_part() -> str:
+    if not OVERLAPS.exists():
+        return ""
+    found = json.loads(OVERLAPS.read_text())
+    (ours, _), (truth, errors) = found["ours"], found["exact"]
+    rows = "\n".join(
+        f"| {k / len(ours):.1f} to {(k + 1) / len(ours):.1f} | {p:.4f} | {t:.4f} | {e:.4f} "
+        f"| {sigma:+.1f} |"
+        for k, (p, t, e, sigma) in enumerate(zip(ours, truth, errors, found["sigmas"], strict=True))
+    )
+    return f"""## Overlaps of the glass
+
+`python benchmarks/scale.py overlaps`: |q| of {NUM_DRAWS // 2:,} pairs of draws, by weight, beside
+as many pairs of exact draws; σ is the standard error of the difference.
+
+| abs(q) | drawn | exact | its error | apart, σ |
+|---|--:|--:|--:|--:|
+{rows}
+
 """
 
 
