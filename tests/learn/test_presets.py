@@ -137,7 +137,8 @@ def test_first_weights_depend_on_the_seed_alone() -> None:
         (Ising((6, 6, 6), 0.2, field=0.1), "any-time"),
         (Ising(12, 0.4, boundary="open"), "autoregressive"),
         (Ising(12, 0.4).given({0: 1}), "autoregressive"),
-        (Potts(12, 3, 0.8), "autoregressive"),
+        (Potts(12, 3, 0.8), "any-time"),
+        (Potts(11, 3, 0.8), "autoregressive"),
         (from_callable(lambda x: -x.sum(1).double(), 5, 3), "autoregressive"),
     ],
 )
