@@ -66,6 +66,8 @@ CASES = [
     Case("Potts V = 3, 16×16, β = 1.2, longer", Potts(16, 3, 1.2), 500, SIXTEEN, LONGER,
          "Potts V = 3, 16×16, β = 1.2"),
     Case("Ising 16×16, β = 0.6", Ising(16, 0.6), 300, SIXTEEN),
+    Case("Ising 16×16, β = 0.6, longer", Ising(16, 0.6), 400, SIXTEEN, LONGER,
+         "Ising 16×16, β = 0.6"),
     Case("Ising 16×16, β = 0.28", Ising(16, 0.28), 250, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 0.5", Potts(16, 3, 0.5), 150, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 1.2", Potts(16, 3, 1.2), 400, SIXTEEN),
