@@ -149,7 +149,7 @@ def test_slow_steps_are_refused(clock: Clock, monkeypatch: pytest.MonkeyPatch) -
         clock.now += 0.5
         return loss(*args)
 
-    monkeypatch.setattr(run, "loss", slow)
+    monkeypatch.setattr(run.shards[0], "loss", slow)
     with pytest.raises(BudgetError, match=r"a step of training takes 0\.5 s") as error:
         list(run.steps())
     assert run.step == budgets.NUM_TIMED

@@ -125,4 +125,4 @@ class Ranged(Method[RangedLaw]):
         return self.inner.num_products(model.law, target)
 
     def tiny(self) -> Ranged:
-        return self.model_copy(update={"inner": self.inner.tiny(), "levels": 4})
+        return self.model_copy(update={"inner": self.inner.tiny(), "levels": 8})

@@ -150,7 +150,8 @@ class Run:
         """Weights of another model to begin with, if there is one, states, and what is fitted to
         them before training."""
         first = self.first()
-        self.budget.lap("growing")
+        if first is not None:
+            self.budget.lap("growing")
         source = self.ranks.told(self.fitting_source)
         for shard in self.shards:
             shard.buffer.source = source
