@@ -189,7 +189,7 @@ def any_time(target: Target) -> Config:
         ),
         buffer=annealed_population(target),
         optimisation=Optimisation(learning_rate=4e-3 if rows == 1 else 1e-2, batch_size=128),
-        num_steps=8_000 if rows > 1 else 4_000 if d <= MOST_ALONE else 6_000,
+        num_steps=8_000 if rows > 1 else 4_000 if d <= MOST_ALONE else 3_000,
         grows=halvings(target) if d > MOST_ALONE else (),
         num_evaluations=3,
     )

@@ -28,12 +28,12 @@ DRAWING_SEED = 100
 PARTS = 8
 """Of the draws, from whose ESS its error is taken."""
 BELIEVED = ("trusted", "trusted by weight", "unrefuted")
-MOST_SIDE, MOST_ALONE = 16, 8
+MOST_ALONE = 8
 
 
 def by_displacement(family: Family, side: int) -> bool:
-    """Where sites share weights, on lattices that a training of minutes is enough for."""
-    return family.ferromagnet and side <= MOST_SIDE
+    """Where sites share weights."""
+    return family.ferromagnet
 
 
 def by_site(family: Family, side: int) -> bool:

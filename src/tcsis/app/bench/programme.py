@@ -58,7 +58,8 @@ METHODS = (
 )  # fmt: skip
 
 FULL = Plan(
-    "full", FAMILIES, METHODS, 5.0, {6: 15.0, 8: 20.0, 10: 25.0, 12: 40.0, 16: 90.0},
+    "full", FAMILIES, METHODS, 10.0,
+    {6: 15.0, 8: 20.0, 10: 25.0, 12: 40.0, 16: 90.0, 24: 240.0, 32: 480.0},
     guarded=(
         "critical-12-gibbs", "critical-12-wolff", "critical-12-swendsen-wang",
         "critical-12-mcising-wolff", "critical-12-mcising-metropolis",
