@@ -72,7 +72,7 @@ def test_a_costly_density_is_spared(clock: Clock) -> None:
     """The same one, trained in the time that was too short for ratios."""
     target = clock.costly(1e-3, 12, spared=True)
     clock.now = 0.0
-    model = tcsis.train(target, time_budget=10, progress=False)
+    model = tcsis.train(target, steps=300, time_budget=10, progress=False)
     assert clock.now == pytest.approx(model.seconds)
     assert model.seconds < 10.5
     assert sum(model.evaluated.values()) * 1e-3 == pytest.approx(model.seconds, rel=0.05)
