@@ -1,9 +1,11 @@
 """One writer a folder, for as long as its process lives."""
 
+import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -28,6 +30,17 @@ def hold(folder: Path) -> subprocess.Popen:
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
+
+
+def test_who_looks_for_a_writer_is_none(tmp_path: Path) -> None:
+    """Helpers look ten times a second, each with the lock for a moment."""
+    with (tmp_path / NAME).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        timer = Timer(0.03, lambda: fcntl.flock(file, fcntl.LOCK_UN))
+        timer.start()
+        with sole_writer(tmp_path):
+            assert find_writer(tmp_path) is not None
+        timer.join()
 
 
 def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:

@@ -89,6 +89,15 @@ def test_parallel_tempering(target: str) -> None:
 
 
 @pytest.mark.statistical
+def test_several_steps_between_swaps() -> None:
+    """Every step of every copy is made and paid for, and a swap besides."""
+    kernel = ParallelTempering("gibbs", LADDER, steps_per_swap=5)
+    draws = mcmc.sample(GLASS, kernel, num_chains=1_000, num_steps=60, burn_in=59, seed=0)
+    check_energies(GLASS, draws.x[:, -1])
+    assert draws.num_density_calls == 60 * 1_000 * len(LADDER) * (5 + 1)
+
+
+@pytest.mark.statistical
 def test_parallel_tempering_in_torch() -> None:
     draws = mcmc.sample(
         RING, ParallelTempering("gibbs", LADDER), num_chains=2_000, num_steps=40, burn_in=39, seed=0
@@ -276,6 +285,7 @@ ISING = Ising(4, 0.4)
         (lambda: mcmc.sample(ISING, init=torch.zeros(100, 16)), "x has dtype torch.float32"),
         (lambda: ParallelTempering(scales=(0.5, 0.2, 1.0)), "scales is [0.5, 0.2, 1.0]"),
         (lambda: ParallelTempering(scales=(0.5, 0.9)), "to 1"),
+        (lambda: ParallelTempering(steps_per_swap=0), "steps_per_swap is 0: expected an integer"),
         (lambda: LocallyBalanced(num_flips=0), "num_flips is 0"),
         (lambda: mcmc.sample(ISING, mcmc.Metropolis), "expected a name or a kernel value"),
         (lambda: mcmc.sample(ISING, 5), "kernel is 5"),

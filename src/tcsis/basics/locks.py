@@ -12,6 +12,7 @@ import os
 import platform
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from pathlib import Path
 from tcsis.basics.files import naming
 
 NAME = ".writer"
+TRIES, PAUSE = 20, 0.01
+"""How often a lock is asked for, seconds apart: who looks for a writer has it for a moment."""
 
 
 class BusyError(ValueError):
@@ -82,12 +85,10 @@ def refuse_busy(folder: Path) -> None:
 def acquire(folder: Path) -> Writer:
     while True:
         descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(descriptor):
             who = describe(descriptor)
             os.close(descriptor)
-            raise busy(folder, who) from None
+            raise busy(folder, who)
         if is_at(descriptor, folder / NAME):
             break
         os.close(descriptor)  # of a process that ended, and took its file away, just now
@@ -95,6 +96,16 @@ def acquire(folder: Path) -> Writer:
     with suppress(OSError):  # a full disk has room for the lock, if not for a name
         os.write(descriptor, introduce().encode())
     return Writer(folder, descriptor)
+
+
+def locked(descriptor: int) -> bool:
+    """Whether the lock is this process's now."""
+    for _ in range(TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(PAUSE)
+    return False
 
 
 def is_at(descriptor: int, path: Path) -> bool:

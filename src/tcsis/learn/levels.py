@@ -1,14 +1,14 @@
 """States of several targets at once, the levels of a range, each with a population of its own.
 
-The first is annealed from noise.  The states of every further one come from those of the one before
-it: resampled by their weights p̄_after/p̄_before, and moved on.  So cold ones start from warm ones.
+One is annealed from noise.  The states of the others come from those of their neighbour on its side:
+resampled by their weights p̄_after/p̄_before, and moved on.  So cold ones start from warm ones, and
+both signs of a field from none: from one sign to the other, a cold population would stay behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -21,23 +21,27 @@ from tcsis.targets.base import Target
 @dataclass
 class LevelBuffer(Buffer):
     """States (levels, n, d) of all ``members``, of which training sees those of one ``level`` at a
-    time: another at random whenever the source is due, moved on when its turn comes."""
+    time: another at random whenever the source is due, moved on when its turn comes.  The one that
+    comes ``first`` is annealed from noise."""
 
     members: Sequence[Target] = ()
+    first: int = 0
     level: int = 0
 
     def start(self, generator: torch.Generator) -> None:
         assert isinstance(self.source, PopulationAnnealing)
         source = self.source.model_copy(update={"num_moved": None})
-        found = [source.start(self.members[0], generator)]
-        for before, after in pairwise(self.members):
-            x = found[-1]
+        found = {self.first: source.start(self.members[self.first], generator)}
+        up, down = range(self.first + 1, len(self.members)), range(self.first - 1, -1, -1)
+        for number, neighbour in [(n, n - 1) for n in up] + [(n, n + 1) for n in down]:
+            before, after = self.members[neighbour], self.members[number]
+            x = found[neighbour]
             log_weight = after.log_density(x).double() - before.log_density(x).double()
             x = x[systematic_resample(log_weight, generator)]
             for _ in range(source.steps_per_rung):
                 x = source.refresh(after, x, no_model, generator)
-            found.append(x)
-        self.states = torch.stack(found).to(torch.uint8)
+            found[number] = x
+        self.states = torch.stack([found[n] for n in sorted(found)]).to(torch.uint8)
 
     def refresh(
         self, step: int, progress: float, model: SampleModel, generator: torch.Generator

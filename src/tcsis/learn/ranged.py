@@ -53,7 +53,8 @@ class Ranged(Method[RangedLaw]):
             )
         values = self.over.levels(self.levels).tolist()
         members = [self.over.at(target, value) for value in values]
-        return LevelBuffer(source, target, members=members, level=self.levels - 1)
+        first = min(range(self.levels), key=lambda n: abs(values[n]))  # where least holds states
+        return LevelBuffer(source, target, members=members, first=first, level=self.levels - 1)
 
     def model(self, target: Target) -> RangedLaw:
         return RangedLaw(self.inner.model(self.over.least_symmetric(target)), self.levels)

@@ -193,8 +193,9 @@ def start_chains(target: Target, kernel: AnyKernel, x: Tensor, seed: int) -> Cha
     if isinstance(chosen, ParallelTempering):
         inner = chosen.kernel
         return TemperedChains(
-            target, chosen.scales, x, seed, lambda copies: start_chains(target, inner, copies, seed)
-        )
+            target, chosen.scales, x, seed,
+            lambda copies: start_chains(target, inner, copies, seed), chosen.steps_per_swap,
+        )  # fmt: skip
     if compiles(target):
         chosen = COMPILED_FORMS.get(type(chosen), chosen)
     if not isinstance(chosen, CompiledKernel):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tcsis.basics.checks import make_generator
+from tcsis.basics.checks import check_integer, make_generator
 from tcsis.mcmc.chains import Chains
 from tcsis.mcmc.kernel import decide
 from tcsis.targets.base import Target
@@ -22,12 +22,15 @@ from tcsis.targets.base import Target
 
 @dataclass(frozen=True)
 class ParallelTempering:
-    """``kernel`` (a name or a value) run at each of ``scales``, which end with 1."""
+    """``kernel`` (a name or a value) run at each of ``scales``, which end with 1, for
+    ``steps_per_swap`` of its steps between swaps."""
 
     kernel: Any = "gibbs"
     scales: tuple[float, ...] = tuple(i / 10 for i in range(1, 11))
+    steps_per_swap: int = 1
 
     def __post_init__(self) -> None:
+        check_integer("steps_per_swap", self.steps_per_swap)
         if isinstance(self.kernel, ParallelTempering) or self.kernel == "tempering":
             raise ValueError("kernel is parallel tempering itself: expected another kernel")
         rising = all(a < b for a, b in zip(self.scales, self.scales[1:], strict=False))
@@ -39,7 +42,7 @@ class ParallelTempering:
 
 
 class TemperedChains:
-    """Chains whose ``x`` are the copies at scale 1; one step moves all copies once, then swaps
+    """Chains whose ``x`` are the copies at scale 1; one step moves all copies, then swaps
     either the even or the odd neighbours of the ladder."""
 
     def __init__(
@@ -49,8 +52,9 @@ class TemperedChains:
         x: Tensor,
         seed: int,
         start: Callable[[Tensor], Chains],
+        steps_per_swap: int = 1,
     ):
-        self.target, self.num_chains = target, len(x)
+        self.target, self.num_chains, self.steps_per_swap = target, len(x), steps_per_swap
         self.ladder = torch.tensor(scales, dtype=torch.float64, device=x.device)
         self.generator = make_generator(seed, "swaps", x.device)
         self.copies = start(x.repeat_interleave(len(scales), 0))
@@ -73,7 +77,7 @@ class TemperedChains:
         """Moves, and returns the share of swaps accepted."""
         accepted = 0.0
         for _ in range(num_steps):
-            self.copies.advance(1)
+            self.copies.advance(self.steps_per_swap)
             accepted += self._swap(self.round % 2)
             self.round += 1
         return accepted / num_steps

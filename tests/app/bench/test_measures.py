@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tcsis.app.bench import chains
-from tcsis.app.bench.autocorrelation import integrated_time, judge, off, split_r_hat
+from tcsis.app.bench.autocorrelation import by_sum, integrated_time, judge, off, split_r_hat
 from tcsis.app.bench.targets import IsingAt, ising_truth, observe, squared_magnetisation
 
 
@@ -39,6 +39,18 @@ def test_the_error_of_tau_is_its_scatter() -> None:
     scatter = np.std([time.tau for time in found]) / np.mean([time.tau for time in found])
     claimed = np.mean([time.relative_error for time in found])
     assert 0.6 < scatter / claimed < 1.4
+
+
+@pytest.mark.statistical
+def test_tau_of_what_is_slow_and_rare() -> None:
+    """White noise and a slow process of a twentieth of its variance, which is nine tenths of τ and
+    which the sum of ρ gives up before it has begun.  Within four standard errors."""
+    slow = 0.05 * 0.5 * (1 + 0.99) / (1 - 0.99)
+    wanted = (0.5 + slow) / 1.05
+    x = autoregressive(0.0, 32, 8_000) + 0.05**0.5 * autoregressive(0.99, 32, 8_000, seed=1)
+    found = integrated_time(x)
+    assert abs(found.tau / wanted - 1) < 4 * found.relative_error
+    assert by_sum(x).tau < wanted / 3
 
 
 def test_fast_chains_that_are_long_enough_are_accepted() -> None:

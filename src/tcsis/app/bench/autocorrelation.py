@@ -3,6 +3,9 @@
 The integrated autocorrelation time of a series is τ = ½ + Σ_k ρ_k, in steps, and n steps are worth
 n/2τ independent draws.  ρ is taken about the mean of all chains, so that chains which stay at
 different places have a τ as long as the run, and not a short one each about a mean of its own.
+The sum ends at a few τ, where noise begins, and so leaves out what is slow and rare: a valley that
+a chain enters seldom and stays in for long.  The means of halves of chains scatter by that too,
+with a variance of 2τ/length, and their τ is taken where it is the longer one beyond chance.
 
 An estimate is refused where an observable never changed, where the run is shorter than
 ``FEWEST_TIMES`` τ, where chains disagree, or where their energy is not the exact one.  What is left
@@ -26,6 +29,8 @@ MAX_SIGMAS = 5.0
 """Standard errors that an energy may be off."""
 WINDOW = 6.0
 """Of the sum over k, in τ: what comes later is noise (Madras and Sokal 1988)."""
+BEYOND = 2.0
+"""Standard errors by which the scatter of means must say more than the sum."""
 BURN_IN = 0.2
 """Share of a run that is left out."""
 ROUNDING = 1e-6
@@ -42,6 +47,13 @@ class Time:
 
 def integrated_time(series: np.ndarray) -> Time:
     """τ of a series (chain, record); infinite for one that never changes."""
+    summed, scattered = by_sum(series), by_means(series)
+    surely = scattered.tau * (1 - BEYOND * scattered.relative_error)
+    return scattered if surely > summed.tau else summed
+
+
+def by_sum(series: np.ndarray) -> Time:
+    """τ as the sum of ρ up to a window."""
     num_chains, n = series.shape
     centred = series - series.mean()
     power = np.abs(np.fft.rfft(centred, 2 * n, axis=1)) ** 2
@@ -55,12 +67,28 @@ def integrated_time(series: np.ndarray) -> Time:
     return Time(tau, math.sqrt((4 * window + 6) / (num_chains * n)))
 
 
+def by_means(series: np.ndarray) -> Time:
+    """τ from the variance of the means of halves of chains; none where there is nothing to tell."""
+    length = series.shape[1] // 2
+    if length < 2 or not series.var() > 0:
+        return Time(0.0, 0.0)
+    means = halves_of(series).mean(1)
+    tau = length * float(means.var(ddof=1) / series.var()) / 2
+    return Time(tau, math.sqrt(2 / (len(means) - 1)))
+
+
+def halves_of(series: np.ndarray) -> np.ndarray:
+    """(chain, record) -> (2·chain, record)."""
+    length = series.shape[1] // 2
+    return series[:, : 2 * length].reshape(-1, length)
+
+
 def split_r_hat(series: np.ndarray) -> float:
     """R-hat of the halves of the chains, (chain, record)."""
     length = series.shape[1] // 2
     if length < 2:
         return math.inf
-    halves = series[:, : 2 * length].reshape(-1, length)
+    halves = halves_of(series)
     within, between = halves.var(1, ddof=1).mean(), halves.mean(1).var(ddof=1)
     if within == 0:
         return math.inf

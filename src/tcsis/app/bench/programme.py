@@ -44,7 +44,7 @@ METHODS = (
     Method("gibbs", "heat-bath sweeps", Kernel("gibbs", 128)),
     Method("wolff", "Wolff", Kernel("wolff", 32), serves=cluster_moves),
     Method("swendsen-wang", "Swendsen–Wang", Kernel("swendsen-wang", 32), serves=cluster_moves),
-    Method("tempering", "parallel tempering", Tempering(32)),
+    Method("tempering", "parallel tempering", Tempering(32, 5)),
     Method("annealing", "population annealing", Annealing(4_096, 10)),
     Method("autoregressive", "learned, autoregressive", Trained("autoregressive", 8_192),
            learned=True, serves=by_site),

@@ -47,21 +47,23 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Tempering:
-    """Parallel tempering of heat-bath sweeps; a step moves all copies of a chain, and only the
-    coldest is observed."""
+    """Parallel tempering of heat-bath sweeps; a step moves all copies of a chain so many sweeps and
+    swaps some, and only the coldest is observed."""
 
     num_chains: int
+    steps_per_swap: int
 
     modules = ("tcsis.app.bench.ways",)
 
     def run(self, task: Task, target: Pairwise) -> Result:
-        kernel = ParallelTempering("gibbs", task.family.ladder.scales(task.side))
+        scales = task.family.ladder.scales(task.side)
+        kernel = ParallelTempering("gibbs", scales, self.steps_per_swap)
         return measure(
             task, target, lambda x: start_chains(target, kernel, x, task.seed), self.num_chains
         )
 
     def describe(self, task: Task) -> dict[str, Any]:
-        return asdict(self) | {"num_scales": len(task.family.ladder.scales(task.side))}
+        return asdict(self) | {"scales": list(task.family.ladder.scales(task.side))}
 
 
 @dataclass(frozen=True)
