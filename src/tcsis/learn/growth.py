@@ -34,15 +34,16 @@ def grown(
         steps = max(1, round(SHARE * config.num_steps))
         shorter = config.changed(grows=(), num_steps=steps, num_evaluations=0)
         run = Run(small, shorter, seed, share, partial(as_it_is, model), ranks)
-        with counting(small) as cost:
-            try:
+        try:
+            with counting(small) as cost:
                 for _ in run.steps():
                     pass
-            except BudgetError:
-                if ranks.size > 1:  # of whom the others wait
-                    raise
-                break
-        target.count(cost.densities)  # evaluations like those of the target, if of fewer sites
+        except BudgetError:
+            if ranks.size > 1:  # of whom the others wait
+                raise
+            break
+        finally:  # evaluations like those of the target, if of fewer sites
+            target.count(cost.densities)
         model = run.average
     return model
 
