@@ -105,7 +105,7 @@ def test_a_target_that_cannot_travel_is_refused(pool: Executor) -> None:
         with lock:
             return spins(x)
 
-    with pytest.raises(ValueError, match=r"cannot be sent .*no open files, lock"):
+    with pytest.raises(ValueError, match=r"^target from.* cannot be sent .*no open files, lock"):
         tcsis.sweep(from_callable(density, 4, 2), executor=pool, **SMALL)
 
 
@@ -113,6 +113,7 @@ def test_a_target_that_cannot_travel_is_refused(pool: Executor) -> None:
     ("given", "told"),
     [
         ({"targets": []}, "targets is empty"),
+        ({"targets": 3}, "targets is 3: expected a Target"),
         ({"targets": [3]}, "target 3 is a int: expected a Target"),
         ({"seeds": 0}, "seeds is 0"),
         ({"seeds": [1, 1]}, "each once"),

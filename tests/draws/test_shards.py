@@ -299,3 +299,13 @@ def test_a_model_writes_its_draws(tmp_path: Path) -> None:
     assert model.digest() != other.digest()
     model.save(tmp_path / "model")
     assert tcsis.load(tmp_path / "model").digest() == model.digest()
+
+
+def test_what_cannot_be_written_is_refused_before_draws_are_made(tmp_path: Path) -> None:
+    model = tcsis.train(TARGET, preset="tiny", steps=2, progress=False)
+    with pytest.raises(ValueError, match="size is 0"):
+        model.sample_to(tmp_path / "draws.nc", 250, size=0, progress=False)
+    with pytest.raises(ValueError, match="is a folder: expected the file"):
+        model.sample_to(tmp_path, 250, progress=False)
+    assert not list(tmp_path.iterdir())
+    assert not tmp_path.with_name(f"{tmp_path.name}.shards").exists()

@@ -115,3 +115,14 @@ def test_weights_of_another_form_are_refused() -> None:
         tcsis.train(Ising(6, 0.4), config=config, start=small, progress=False)
     with pytest.raises(ValueError, match=r"expected what tcsis\.train returned"):
         tcsis.train(Ising(4, 0.4), config=config, start="runs/ising", progress=False)
+
+
+def test_a_start_is_refused_before_there_is_work_for_states() -> None:
+    config = tcsis.presets.tiny(Ising((4, 6), 0.4), "any-time").changed(num_steps=2)
+    wide = tcsis.train(Ising((4, 6), 0.4), config=config, progress=False)
+    with pytest.raises(ValueError, match=r"method any-time, and one of the method autoregressive"):
+        tcsis.train(Ising((4, 6), 0.4), "autoregressive", "tiny", start=wide, progress=False)
+    run = Run(Ising((6, 4), 0.4), config, 0, first=lambda: wide.module)
+    with pytest.raises(ValueError, match=r"lattice \(4, 6\) where this is one of \(6, 4\)"):
+        run.begin()
+    assert run.buffer.states is None

@@ -189,6 +189,9 @@ class Piece:
     n: int
     settings: dict[str, Any]
 
+    def __str__(self) -> str:
+        return f"target {self.name}"
+
 
 def run(piece: Piece) -> Row:
     """In the process that does it: train, draw as ``tcsis train`` does, and judge."""
@@ -214,6 +217,8 @@ def as_row(piece: Piece, outcome: Row | Failure) -> Row:
 def named(targets: Target | Sequence[Target] | Mapping[str, Target]) -> list[tuple[str, Target]]:
     if isinstance(targets, Target):
         targets = [targets]
+    if not isinstance(targets, Iterable):
+        raise ValueError(f"targets is {targets!r}: expected a Target, several, or several by name")
     pairs = targets.items() if isinstance(targets, Mapping) else ((repr(t), t) for t in targets)
     found = [(str(name), target) for name, target in pairs]
     for name, target in found:

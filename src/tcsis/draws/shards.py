@@ -125,6 +125,8 @@ class Shards:
 
     def lead(self, path: Path, progress: bool) -> None:
         """Make the shards of the first process, wait for those of others, and join all."""
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder: expected the file to write the draws to")
         folder = shards_of(path)
         with sole_writer(folder), progress_bar("drawing", self.plan.n, progress) as show:
             begin(folder, self.plan)

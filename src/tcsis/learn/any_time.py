@@ -139,15 +139,26 @@ class AnyTime(Method[KnownLaw]):
         loss = linear_loss(model, self.asks, target, x)
         descend([network.linear, *([network.bias] if len(network.bias) else [])], loss)
 
+    def check_start(self, model: KnownLaw, start: nn.Module) -> None:
+        if isinstance(start, KnownLaw) and model.holds(start):
+            return
+        refuse_unless_alike(model, start)
+        assert isinstance(start, KnownLaw)
+        ours, theirs = (None if m.lattice is None else m.lattice.shape for m in (model, start))
+        if ours != theirs:  # as many weights, of other displacements
+            raise ValueError(
+                f"start is a model of a lattice {theirs} where this is one of {ours}: expected "
+                "one that is no longer along any axis"
+            )
+
     def carry(self, model: KnownLaw, start: nn.Module, buffer: Buffer) -> None:
         """The same, or those of a smaller periodic lattice by displacement; the correlations are
         those of the buffer."""
         model.correlate(buffer.all)
-        if isinstance(start, KnownLaw) and model.holds(start):
+        assert isinstance(start, KnownLaw)
+        if model.holds(start):
             model.carry(start)
             return
-        refuse_unless_alike(model, start)
-        assert isinstance(start, KnownLaw)
         model.network.load_state_dict(start.network.state_dict())
 
     def loss(self, model: KnownLaw, target: Target, buffer: Buffer) -> Loss:

@@ -96,7 +96,8 @@ class Learned:
         A second call goes on from the shards that a first one left, and processes that torchrun
         starts share the work; the first of them returns when all is written.
         """
-        plan = Plan(n, seed, size or shard_size(self.target.num_sites), self.digest(f"{calls}"))
+        size = shard_size(self.target.num_sites) if size is None else size
+        plan = Plan(n, seed, size, self.digest(f"{calls}"))
         draw = partial(draw_shard, self, calls)
         Shards(draw, self.target, plan).write(Path(path), progress=progress)
 

@@ -103,7 +103,8 @@ def refuse_unless_alike(model: nn.Module, start: nn.Module) -> None:
         raise ValueError(
             f"start has {theirs.get(differing, 'no')} weights {differing} where the model has "
             f"{ours.get(differing, 'none')}: expected a model of the same method and widths, on "
-            "a target of the same size or, for the any-time method, on a smaller periodic lattice"
+            "a target of as many values and of the same size or, for the any-time method, on a "
+            "smaller periodic lattice"
         )
 
 
@@ -135,9 +136,12 @@ class Method(Frozen, ABC, Generic[Model]):
     ) -> None:
         """Fit what has to be fitted before training: nothing, unless a method says otherwise."""
 
+    def check_start(self, model: Model, start: nn.Module) -> None:
+        """Refuse a model whose weights ``carry`` could not take."""
+        refuse_unless_alike(model, start)
+
     def carry(self, model: Model, start: nn.Module, buffer: Buffer) -> None:
         """Begin with the weights of another trained model, in place of ``prepare``."""
-        refuse_unless_alike(model, start)
         model.load_state_dict(start.state_dict())
 
     @abstractmethod

@@ -124,6 +124,12 @@ def beginning(
         return partial(grown, target, config, seed, budget, ranks)
     if not isinstance(start, Learned):
         raise ValueError(f"start is a {type(start).__name__}: expected what tcsis.train returned")
+    kind = config.method.kind
+    if start.kind != kind:
+        raise ValueError(
+            f"start is a model of the method {start.kind}, and one of the method {kind} is to be "
+            "trained: expected the same; --method, or method=, says what is trained"
+        )
     return lambda: start.module
 
 

@@ -151,6 +151,7 @@ class Run:
         them before training."""
         first = self.first()
         if first is not None:
+            self.method.check_start(self.model, first)  # before there is work for states
             self.budget.lap("growing")
         source = self.ranks.told(self.fitting_source)
         for shard in self.shards:
