@@ -1,8 +1,9 @@
 """States of several targets at once, the levels of a range, each with a population of its own.
 
-One is annealed from noise.  The states of the others come from those of their neighbour on its side:
-resampled by their weights p̄_after/p̄_before, and moved on.  So cold ones start from warm ones, and
-both signs of a field from none: from one sign to the other, a cold population would stay behind.
+One is annealed from noise.  The states of the others come from those of their neighbour on its
+side: resampled by their weights p̄_after/p̄_before, and moved on.  So cold ones start from warm ones,
+and both signs of a field from none: from one sign to the other, a cold population would stay
+behind.
 """
 
 from __future__ import annotations
