@@ -34,6 +34,10 @@ def test_a_run_and_draws_at_a_value(tcsis_cli: Callable, folder: Path, tmp_path:
     assert draws.x.tolist() == expected.x.tolist()
     assert draws.log_weight.tolist() == pytest.approx(expected.log_weight.tolist())
     assert tcsis_cli("evaluate", out).code == 0
+    judge = ["judge", out / "draws.nc", "ising", "--side", "3", "--beta", "0.25", "--model", folder]
+    assert tcsis_cli(*judge, "--at", "beta=0.25").code == 0
+    assert "expected a model of this target" in tcsis_cli(*judge).err
+    assert "at is given without model" in tcsis_cli("judge", out, "--at", "beta=0.25").err
     # the command that repeats it
     repeated = tcsis_cli("sample", folder, "--config", out / "config.toml", "--out", again)
     assert repeated.code == 0

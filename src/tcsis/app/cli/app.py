@@ -42,6 +42,7 @@ app = typer.Typer(
 )
 RunFolder = Annotated[str, Argument(metavar="RUN", help="the folder of a run")]
 Weighted = Annotated[bool, Option("--weighted", help="use the weights of the draws")]
+At = Annotated[str | None, Option(help="one value of the range that the run is for: beta=0.37")]
 
 
 def command(function: Callable[..., int]) -> Callable[..., int]:
@@ -180,9 +181,7 @@ def sample(
     given: Annotated[
         str | None, Option(help="values of more sites, 3=1,17=0, for a run of method any-time")
     ] = None,
-    at: Annotated[
-        str | None, Option(help="one value of the range that the run is for: beta=0.37")
-    ] = None,
+    at: At = None,
 ) -> int:
     """Draw from a trained run."""
     from tcsis.app.cli import running
@@ -267,12 +266,13 @@ def judge(
     model: Annotated[
         str | None, Option(help="the folder of a trained run, for a second opinion")
     ] = None,
+    at: At = None,
     weighted: Weighted = False,
 ) -> int:
     """Judge anybody's draws: tcsis judge samples.csv ising --side 4 --beta 0.44."""
     from tcsis.app.cli import judging
 
-    return judging.judge(draws, target, model, weighted, gates, printing)
+    return judging.judge(draws, target, model, at, weighted, gates, printing)
 
 
 @command

@@ -17,12 +17,14 @@ from tcsis.app.summaries import compare_results
 from tcsis.judging.evaluation import evaluate
 from tcsis.learn.learned import Learned
 from tcsis.targets.base import Target
+from tcsis.targets.ranges import parse_value
 
 
 def judge(
     path: str,
     options: TargetOptions,
     run: str | None,
+    at: str | None,
     weighted: bool,
     gates: GateOptions,
     printing: PrintOptions,
@@ -30,7 +32,7 @@ def judge(
     """``weighted`` holds for the table and the gate; the verdict uses weights where it can."""
     printer = Printer(printing)
     check_options(gates)
-    model = None if run is None else load_run(run)
+    model = load_run(run, at)
     target = choose_target(options, model)
     check_target(gates, target)
     draws, whole = load_judged(path, target)
@@ -48,8 +50,14 @@ def judge(
     return code
 
 
-def load_run(run: str) -> Learned:
-    return experiment.load_model(Path(run), runs.read_config(Path(run)), "cpu")
+def load_run(run: str | None, at: str | None) -> Learned | None:
+    """The model of a run, if one is named, at one value of its range, if that is said."""
+    if run is None:
+        if at is not None:
+            raise ValueError("at is given without model: expected the run of a range, --model RUN")
+        return None
+    model = experiment.load_model(Path(run), runs.read_config(Path(run)), "cpu")
+    return model if at is None else model.at(**parse_value(at))
 
 
 def choose_target(options: TargetOptions, model: Learned | None) -> Target:
