@@ -181,12 +181,13 @@ def farthest_point(where: Lattice | Target, sites: Tensor | None = None) -> Tens
     sites = torch.arange(len(distance)) if sites is None else torch.as_tensor(sites).long()
     distance = distance[sites][:, sites]
     crowding = 1 / distance.square().fill_diagonal_(1)
-    order = [0]
+    nearest, order = distance[0].clone(), [0]
     for _ in range(len(sites) - 1):
-        nearest = distance[:, order].amin(1)
-        nearest[order] = -1
-        tied = nearest > nearest.max() - 1e-9
-        order.append(int(crowding[:, order].sum(1).where(tied, torch.inf).argmin()))
+        nearest[order[-1]] = -1
+        tied = (nearest > nearest.max() - 1e-9).nonzero().squeeze(1)
+        crowded = crowding[tied[:, None], torch.tensor(order)].sum(1)
+        order.append(int(tied[crowded.argmin()]))
+        nearest = torch.minimum(nearest, distance[order[-1]])
     return sites[order]
 
 
