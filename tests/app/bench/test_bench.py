@@ -1,6 +1,7 @@
 """``tcsis bench``: its programme, cells, tables, command and guard."""
 
 import json
+import math
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -8,10 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from tcsis.app.bench import cells, guard, learned, table
+from tcsis.app.bench import cells, figures, guard, learned, page, table
+from tcsis.app.bench.autocorrelation import judge, off
 from tcsis.app.bench.others import Reads, Simulations
 from tcsis.app.bench.plan import Method, Plan, Result, Task
 from tcsis.app.bench.programme import FULL, QUICK
@@ -124,7 +127,25 @@ def test_the_energy_of_a_glass_by_differences_is_the_mean_over_all_states() -> N
     log_density = target.log_density(states).double()
     truth = glass_truth(target)
     assert truth.log_z == pytest.approx(float(log_density.logsumexp(0)), rel=1e-6)
-    assert truth.energy == pytest.approx(-float(log_density.softmax(0) @ log_density), rel=1e-5)
+    mean = float(log_density.softmax(0) @ log_density)
+    assert truth.energy == pytest.approx(-mean, rel=1e-5)
+    variance = float(log_density.softmax(0) @ (log_density - mean).square())
+    assert truth.energy_spread == pytest.approx(math.sqrt(variance), rel=0.01)
+
+
+def test_what_is_rare_and_was_not_met_is_no_fault() -> None:
+    """At β = 3 one state in 9,000 is excited: 500 exact draws know no error of their energy."""
+    target = SpinGlass(4, 3.0)
+    truth = glass_truth(target)
+    assert truth.draws is not None and truth.energy is not None
+    ground = truth.draws[target.energy(truth.draws) < -65.9].to(torch.uint8).repeat(2, 1)
+    draws = Draws(ground, torch.zeros(len(ground), dtype=torch.float64))
+    assert off(*learned.mean_energy(draws, target, truth), truth.energy) < 1
+    energy = target.energy(ground.long()).double().numpy().reshape(8, -1)
+    other = np.random.default_rng(0).normal(size=energy.shape)
+    energy[0, 60] += 1e-9  # or nothing would have changed at all
+    assert judge({"energy": energy, "q²": other}, 1, truth.energy).refused is not None
+    assert judge({"energy": energy, "q²": other}, 1, truth.energy, truth.energy_spread).energy_error
 
 
 def test_draws_that_miss_a_mode_are_not_believed() -> None:

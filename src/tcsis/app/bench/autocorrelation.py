@@ -111,8 +111,14 @@ class Judged:
     refused: str | None
 
 
-def judge(series: Mapping[str, np.ndarray], thin: int, exact_energy: float | None) -> Judged:
-    """Judge observables (chain, record), recorded every ``thin`` steps, "energy" among them."""
+def judge(
+    series: Mapping[str, np.ndarray],
+    thin: int,
+    exact_energy: float | None,
+    energy_spread: float = 0.0,
+) -> Judged:
+    """Judge observables (chain, record), recorded every ``thin`` steps, "energy" among them, of
+    which the exact mean and standard deviation may be known."""
     kept = {name: values[:, round(BURN_IN * values.shape[1]) :] for name, values in series.items()}
     found = {name: integrated_time(values) for name, values in kept.items()}
     slowest = max(found, key=lambda name: found[name].tau)
@@ -121,7 +127,7 @@ def judge(series: Mapping[str, np.ndarray], thin: int, exact_energy: float | Non
     apart = max(r_hats, key=lambda name: r_hats[name])
     energies, times = kept["energy"], length / time.tau
     worth = max(1.0, energies.size / (2 * found["energy"].tau))
-    energy, error = float(energies.mean()), float(energies.std()) / math.sqrt(worth)
+    energy, error = float(energies.mean()), error_of(float(energies.std()), energy_spread, worth)
     run = float(length * thin)
     draw, refused = 2 * time.tau * thin, None
     if math.isinf(time.tau):
@@ -143,6 +149,12 @@ def judge(series: Mapping[str, np.ndarray], thin: int, exact_energy: float | Non
         draw, None if refused else time.relative_error, slowest, times, r_hats[apart], energy,
         error, refused,
     )  # fmt: skip
+
+
+def error_of(found: float, exact: float, worth: float) -> float:
+    """The standard error of the mean of so many draws, from the larger of the standard deviations,
+    the one that was found and the exact one, which alone knows of what is rare and was not met."""
+    return max(found, exact) / math.sqrt(worth)
 
 
 def off(estimate: float, error: float, exact: float) -> float:

@@ -91,7 +91,9 @@ def measure(
         chains, lambda x: observe(target, task.family.observables, truth, x), task.seconds
     )
     names = ("energy", *(name for name, _ in task.family.observables))
-    judged = judge(dict(zip(names, found.values, strict=True)), found.thin, truth.energy)
+    judged = judge(
+        dict(zip(names, found.values, strict=True)), found.thin, truth.energy, truth.energy_spread
+    )
     seconds, densities = price(chains, target)
     return Result(
         seconds=seconds,

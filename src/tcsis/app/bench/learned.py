@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from tcsis.app.bench.autocorrelation import MAX_SIGMAS, ROUNDING, off
+from tcsis.app.bench.autocorrelation import MAX_SIGMAS, ROUNDING, error_of, off
 from tcsis.app.bench.plan import Family, Result, Task, Truth
 from tcsis.draws import Draws
 from tcsis.judging import verdict, weights
@@ -65,9 +64,8 @@ class Trained:
         began = time.process_time()
         draws = model.sample(self.num_draws, seed=DRAWING_SEED + task.seed)
         seconds = (time.process_time() - began) / len(draws)
-        assert draws.ess is not None and draws.weights is not None
-        energies = target.energy(draws.x.long()).double()
-        energy, error = weighted_mean(energies, draws.weights)
+        assert draws.ess is not None
+        energy, error = mean_energy(draws, target, truth)
         refused = doubt(draws, target, model, truth)
         gap, gap_error = log_z_gap(draws, truth)
         return Result(
@@ -92,11 +90,13 @@ class Trained:
         return asdict(self)
 
 
-def weighted_mean(values: Tensor, share: Tensor) -> tuple[float, float]:
-    """The mean by weights that sum to one, and its standard error."""
-    share = share.double()
-    mean = float(share @ values)
-    return mean, float((share.square() @ (values - mean).square()).sqrt())
+def mean_energy(draws: Draws, target: Pairwise, truth: Truth) -> tuple[float, float]:
+    """The mean of -log p̄ by weight, and its standard error."""
+    assert draws.weights is not None
+    energies, share = target.energy(draws.x.long()).double(), draws.weights.double()
+    mean, worth = float(share @ energies), 1 / float(share.square().sum())
+    found = float((share.square() @ (energies - mean).square() * worth).sqrt())
+    return mean, error_of(found, truth.energy_spread, worth)
 
 
 def log_z_gap(draws: Draws, truth: Truth) -> tuple[float | None, float | None]:
@@ -119,9 +119,8 @@ def doubt(draws: Draws, target: Pairwise, model: Learned, truth: Truth) -> str |
     far = abs(gap) / math.hypot(error, ROUNDING * (1 + abs(truth.log_z)))
     if far > MAX_SIGMAS:
         return f"log Z is {far:.1f} standard errors off"
-    assert draws.weights is not None and truth.energy is not None
-    energy, spread = weighted_mean(target.energy(draws.x.long()).double(), draws.weights)
-    if (far := off(energy, spread, truth.energy)) > MAX_SIGMAS:
+    assert truth.energy is not None
+    if (far := off(*mean_energy(draws, target, truth), truth.energy)) > MAX_SIGMAS:
         return f"the energy is {far:.1f} standard errors off"
     bracket = weights.bracket(draws, weights.upper_bound(model, truth.draws))
     return bracket.why if bracket.collapsed else None

@@ -51,12 +51,14 @@ class Result(Frozen):
 @dataclass(frozen=True)
 class Truth:
     """What is known exactly: log Z and E[-log p̄], None where it is not, ``starts`` (m, d), ordered
-    states in which every second chain begins, and exact ``draws`` (n, d)."""
+    states in which every second chain begins, and exact ``draws`` (n, d).  ``energy_spread`` is the
+    standard deviation of -log p̄, where that is known, else 0."""
 
     log_z: float | None
     energy: float | None
     starts: Tensor
     draws: Tensor | None
+    energy_spread: float = 0.0
 
 
 Observable = Callable[[Tensor, Truth], Tensor]

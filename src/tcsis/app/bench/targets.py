@@ -19,8 +19,9 @@ CRITICAL = math.log(1 + math.sqrt(2)) / 2
 NUM_STARTS, NUM_EXACT = 64, 256
 STARTS_SEED = 90_210
 """Of exact draws and ordered states, one that no chain has."""
-STEP = 1e-4
-"""Of the scale at which log Z is differentiated: the error is 1e-6 of a standard deviation."""
+STEP, WIDE = 1e-4, 1e-2
+"""Of the scale at which log Z is differentiated, once and twice: the errors are 1e-6 and 1e-2 of a
+standard deviation."""
 
 
 # -- what they are -------------------------------------------------------------------------------
@@ -76,11 +77,14 @@ def potts_truth(target: Pairwise) -> Truth:
 
 
 def glass_truth(target: Pairwise) -> Truth:
-    """By the transfer matrix.  With E[-log p̄] = -d log Z/dλ of p̄^λ at λ = 1."""
+    """By the transfer matrix.  With E[-log p̄] = -d log Z/dλ of p̄^λ at λ = 1, and the variance of
+    log p̄ the second derivative."""
     below, above = (transfer.log_z(target.scaled(1 + sign * STEP)) for sign in (-1, 1))
     draws = transfer.draw(target, NUM_EXACT, make_generator(STARTS_SEED, "exact draws")).long()
-    energy = (float(below) - float(above)) / (2 * STEP)
-    return Truth(float(transfer.log_z(target)), energy, draws[-NUM_STARTS:], draws)
+    energy, log_z = (float(below) - float(above)) / (2 * STEP), float(transfer.log_z(target))
+    far = sum(float(transfer.log_z(target.scaled(1 + sign * WIDE))) for sign in (-1, 1))
+    spread = math.sqrt(max(0.0, far - 2 * log_z)) / WIDE
+    return Truth(log_z, energy, draws[-NUM_STARTS:], draws, spread)
 
 
 def constant_states(target: Pairwise) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tcsis.app.bench.autocorrelation import MAX_SIGMAS, off
+from tcsis.app.bench.autocorrelation import MAX_SIGMAS, error_of, off
 from tcsis.app.bench.chains import measure
 from tcsis.app.bench.plan import Family, Result, Task
 from tcsis.mcmc.annealing import Population
@@ -88,7 +88,8 @@ class Annealing:
         families = sum(1 / population.log_z_error**2 for population in found)
         with uncounted(target):
             energies = torch.cat([target.energy(p.x.flatten(0, -2).long()) for p in found]).double()
-        energy, error = float(energies.mean()), float(energies.std()) / math.sqrt(families)
+        energy = float(energies.mean())
+        error = error_of(float(energies.std()), truth.energy_spread, families)
         refused = None
         if families < FEWEST_FAMILIES:
             refused = f"{families:.2g} effective families in all, {FEWEST_FAMILIES:.0f} are wanted"
