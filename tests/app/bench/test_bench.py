@@ -406,7 +406,23 @@ def test_a_method_that_is_refused_now_is_wrong() -> None:
     _, wrong = guard.compare(then, then | {tasks[2]: result(refused="the energy is off")})
     assert wrong == [f"{tasks[2].label} was good before and is refused now: the energy is off"]
     refused = {task: result(refused="short") for task in tasks}
-    assert guard.compare(refused, then) == ([], [])
+    ratios, wrong = guard.compare(refused, then)
+    assert not ratios
+    assert wrong == ["no two methods of one target have an estimate: there is nothing to compare"]
+
+
+def test_a_library_that_the_folder_had_not_is_left_out(tmp_path: Path) -> None:
+    tasks = [task for task in FULL.tasks() if task.name in FULL.guarded]
+    peers = [task for task in tasks if task.method.needs]
+    for task in tasks:
+        if task not in peers:
+            cells.keep(tmp_path, task, fabricate(task))
+    assert peers
+    assert set(guard.kept_results(tmp_path, tasks)) == set(tasks) - set(peers)
+    path = cells.locate(tmp_path, next(task for task in tasks if task not in peers))
+    path.write_bytes(path.read_bytes()[:80])
+    with pytest.raises(ValueError, match="is damaged: restore it, or run the command again"):
+        guard.kept_results(tmp_path, tasks)
 
 
 # -- other libraries -------------------------------------------------------------------------------

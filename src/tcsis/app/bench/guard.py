@@ -48,14 +48,18 @@ def kept_results(folder: Path, tasks: Sequence[Task]) -> dict[Task, Result]:
     found = {}
     for task in tasks:
         path = cells.locate(folder, task)
+        if not path.exists() and task.method.needs and (folder / cells.FOLDER).exists():
+            continue  # made where that library was not installed
         if not path.exists():
             raise ValueError(
-                f"{folder} has no {path.name}: expected the folder of a run that is finished; "
-                "make one with tcsis bench --out"
+                f"{folder} has no {path.name}: expected the folder of a run that is finished, and "
+                "--quick if that run had it; make one with tcsis bench --out"
             )
         cell = cells.read(path)
         if cell is None:
-            raise ValueError(f"{path} is damaged: restore it, or run tcsis bench --out {folder}")
+            raise ValueError(
+                f"{path} is damaged: restore it, or run the command again that made {folder}"
+            )
         cells.refuse_others(folder, path, cell.key, cells.make_key(task))
         found[task] = cell.result
     return found
@@ -76,6 +80,8 @@ def compare(then: Results, now: Results) -> tuple[list[Ratio], list[str]]:
             ratios.append(
                 Ratio(task, other, before.cost / then[other].cost, now[task].cost / now[other].cost)
             )
+    if not ratios and not wrong:
+        wrong.append("no two methods of one target have an estimate: there is nothing to compare")
     wrong += [
         f"{ratio}: expected a factor of at most {FACTOR:g} between them"
         for ratio in ratios

@@ -164,6 +164,7 @@ def perform_check(plan: Plan, folder: Path, place: Place, printer: Printer, comm
     """Run the guarded cells again; 0 where their ratios are those of the folder, else 5."""
     tasks = guard.guarded_tasks(plan)
     then = guard.kept_results(folder, tasks)
+    tasks = list(then)
     printer.note(announce(0, tasks, place.num_workers))
     now, failures = dict[Task, Result](), dict[Task, Failure]()
 
