@@ -175,7 +175,7 @@ def rows_of(**costs: Result) -> list[table.Row]:
 @pytest.mark.parametrize(
     ("gibbs", "wolff", "says"),
     [
-        (result(1e-3), result(1e-6), "never: Wolff wins at every n"),
+        (result(1e-3), result(1e-6), "never: dearer than Wolff at every n"),
         (result(1e-3), result(2e-4), "100,000 draws"),
         (result(1e-3, refused="stuck"), result(2e-4), "100,000 draws"),
         (result(2e-4, refused="stuck"), result(1.1e-3), "10,000 to 100,000 draws"),
@@ -214,6 +214,33 @@ def test_amortised() -> None:
     assert table.amortised(result(1e-4, training_seconds=10.0), 1e5) == pytest.approx(2e-4)
     assert table.seconds(1.234e-6) == "1.23 µs"
     assert table.seconds(75.0) == "75 s"
+
+
+def test_errors_and_trainings_are_spelled_out() -> None:
+    trained = result(training_seconds=20.0, training_densities=3.7e6, relative_error=1e-3)
+    shown = dict(zip(table.HEADS, table.entries(*rows_of(autoregressive=trained)), strict=True))
+    assert shown["training"] == "20 s, 3.7e+06 calls"
+    assert shown["±"] == "< 1%"
+
+
+def test_the_page_says_what_trainings_had() -> None:
+    assert page.trainings(QUICK) == "Trainings had 40 steps."
+    said = page.trainings(FULL)
+    assert said.startswith("Trainings had 15 s at side 6, 20 s at side 8,")
+    assert said.endswith("; Potts V = 10, transition: 4 times that.")
+
+
+def test_what_a_panel_says_stays_within_it() -> None:
+    trained = result(1e-4, training_seconds=10.0)
+    found = rows_of(gibbs=result(5e-5, refused="short"), wolff=result(2e-4), autoregressive=trained)
+    figure = figures.by_amount(QUICK, found)
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    (said,) = axes.texts
+    assert "but the cost of heat-bath sweeps" in said.get_text().replace("\n", " ")
+    left, right = figure.axes[0].get_tightbbox().x0, figure.axes[1].get_tightbbox().x0
+    assert left <= said.get_window_extent().x0 < said.get_window_extent().x1 < right
+    assert axes.title.get_window_extent().y0 > said.get_window_extent().y1
 
 
 # -- cells -----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ with an arrow is a lower bound, of a method that was refused.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -36,6 +37,8 @@ LOOKS: tuple[tuple[str, str], ...] = (
     ("#b3202c", "X"), ("#e07b00", "P"), ("#6b7684", "<"), ("#9aa3ad", "h"), ("#4b4f57", "p"),
 )  # fmt: skip
 """Colour and marker of every method, in the order of the plan."""
+WIDTH, LINE = 54, 10
+"""Characters and points of a line above a panel."""
 DRAWN = (3.0, 8.0)
 """Decades of the number of draws."""
 
@@ -168,17 +171,24 @@ def by_amount(plan: Plan, rows: Sequence[Row]) -> Figure:
             if (row.task.family, row.task.side) == (family, side) and not row.task.method.needs:
                 shown[row.task.method.name] = row.task.method
                 draw_amortised(axes, row, amounts, looks(plan)[row.task.method.name])
-        title = f"{family.title}, side {side}"
+        title, said = f"{family.title}, side {side}", ""
         for choice in choices(plan, rows):
             if (choice.family, choice.side) == (family, side):
                 mark_crossing(axes, choice)
-                title += f"\ntraining pays from: {choice.says}"
+                said = wrapped(f"training pays from: {choice.says}")
         finish(axes, title, "number of draws", "seconds of one core a draw", "s")
+        axes.set_title(title, fontsize=10, pad=6 + LINE * len(said.splitlines()))
+        axes.text(0.5, 1.02, said, transform=axes.transAxes, ha="center", va="bottom", fontsize=8)
     crossed = Line2D([], [], ls="none", marker="o", mfc="white", color="black", ms=9)
     bound = Line2D([], [], color="#4b4f57", lw=1.2, ls=":")
     more = [(crossed, "from here on training pays"), (bound, "at least that")]
     legend(last, plan, in_order(plan, shown), more)
     return figure
+
+
+def wrapped(text: str) -> str:
+    """In lines that are no wider than a panel."""
+    return textwrap.fill(text, WIDTH)
 
 
 def side_of(plan: Plan, rows: Sequence[Row], family: Family) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tcsis.app import runs
 from tcsis.app.bench import figures
+from tcsis.app.bench.learned import Trained
 from tcsis.app.bench.plan import Plan, Task
 from tcsis.app.bench.table import (
     Cells,
@@ -68,7 +69,9 @@ LEGEND = """\
 Cost is in seconds of one core and in evaluations of log p̄. *Draws for one* is how many draws as
 they come make an independent one: 2τ of the observable with the longest integrated autocorrelation
 time τ for chains, a step of one chain being a draw; replicas for each effective family of
-population annealing; 1/ESS for trained samplers. Numbers after > are lower bounds, and the last
+population annealing; 1/ESS for trained samplers. A sweep over all sites, or one cluster, counts as
+one density call; calls of a network count in seconds alone. *Training* stands apart, in seconds and
+density calls. Numbers after > are lower bounds, and the last
 column says why there is no estimate. ± is the error of *draws for one*; the clock has about 10 %
 besides. *Off by* is |energy − exact| in standard errors, where the exact energy is known. All
 copies of parallel tempering are paid for, and only the coldest is drawn."""
@@ -82,7 +85,6 @@ def index_page(
         [f"Python {platform.python_version()}"]
         + [f"{package} {version}" for package in PACKAGES if (version := version_of(package))]
     )
-    trainings = ", ".join(f"{s:g} s at side {side}" for side, s in plan.training.items())
     return f"""# When to learn, measured
 
 What one effectively independent draw costs, by method and by side, and from how many draws on
@@ -96,7 +98,7 @@ writes this folder. A cell that is finished is not run again.
 
 {choices_as_markdown(choices(plan, rows))}
 {pictures}
-Chains and populations had at most {plan.chains:g} s each, trainings {trainings}, one core each.
+Chains and populations had at most {plan.chains:g} s each, one core each. {trainings(plan)}
 {missing(plan, rows)}{where}. {environment}.
 {failed(failures)}"""
 
@@ -122,6 +124,16 @@ def counted(rows: Sequence[Row]) -> str:
         "library's methods without training with its trained samplers; chains are taken to have "
         "arrived, and other libraries are left to the table."
     )
+
+
+def trainings(plan: Plan) -> str:
+    """What trainings had, in a sentence."""
+    way = next((m.way for m in plan.methods if m.learned), None)
+    if isinstance(way, Trained) and way.steps is not None:
+        return f"Trainings had {way.steps} steps."
+    budgets = ", ".join(f"{s:g} s at side {side}" for side, s in plan.training.items())
+    patient = [f"; {f.title}: {f.patience:g} times that" for f in plan.families if f.patience != 1]
+    return f"Trainings had {budgets}{''.join(patient)}."
 
 
 def missing(plan: Plan, rows: Sequence[Row]) -> str:

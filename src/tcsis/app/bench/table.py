@@ -57,10 +57,20 @@ def entries(row: Row) -> list[str]:
     return [
         task.family.title, str(task.side), task.method.title,
         bound + seconds(result.cost), bound_or_dash(bound, result.density_cost),
-        "–" if error is None else f"{error:.0%}", f"{bound}{result.draw:.3g}", result.detail,
-        f"{result.training_seconds:.0f} s" if task.method.learned else "–",
+        "–" if error is None else spelled(error), f"{bound}{result.draw:.3g}", result.detail,
+        training(result) if task.method.learned else "–",
         off_by(result), result.refused or "",
     ]  # fmt: skip
+
+
+def spelled(error: float) -> str:
+    """Of an error as a share, 3%, and what is less than one."""
+    return f"{error:.0%}" if error >= 0.01 else "< 1%"
+
+
+def training(result: Result) -> str:
+    """Seconds and density calls."""
+    return f"{result.training_seconds:.0f} s, {result.training_densities:.2g} calls"
 
 
 def seconds(value: float) -> str:
@@ -179,7 +189,7 @@ class Choice:
         if self.learned is None:
             return "no trained sampler is believed"
         if self.other is not None and self.draws is None:
-            return f"never: {self.other.task.method.title} wins at every n"
+            return f"never: dearer than {self.other.task.method.title} at every n"
         if self.refused is None:
             return f"{count(self.draws)} draws"
         if self.most is not None:
