@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from tcsis.app import executors
+from tcsis.app import digests, executors
+from tcsis.app.cells import code_of
 from tcsis.app.cli import main
 from tcsis.app.cli import paper as command
 from tcsis.app.executors import Place
-from tcsis.app.study import cells, sources, table, workers
-from tcsis.app.study.cells import Cell, Reading
-from tcsis.app.study.plan import Method, Plan, Setting, Task, expected_seconds
+from tcsis.app.study import cells, table
+from tcsis.app.study.cells import CELLS, Cell, Reading
+from tcsis.app.study.plan import Method, Plan, Setting, Task
 from tcsis.app.study.programme import FULL, METHODS, QUICK
 from tcsis.app.study.ways import Ladder
 from tcsis.learn import unbiased
@@ -117,7 +118,7 @@ def fabricate(task: Task, *, code: str | None = None, **update: object) -> Cell:
     }  # fmt: skip
     readings = {name: Reading(**numbers | update) for name, _ in task.method.readings}
     return Cell(
-        key=cells.make_key(task), code=code or cells.code(task), training_seconds=1.0,
+        key=cells.make_key(task), code=code or code_of(task), training_seconds=1.0,
         training_densities=5.0, readings=readings,
     )  # fmt: skip
 
@@ -150,7 +151,7 @@ def test_tasks_have_one_budget_each_and_the_longest_come_first() -> None:
     for plan in (FULL, QUICK):
         tasks = plan.tasks()
         assert len({task.name for task in tasks}) == len(tasks)
-        seconds = [expected_seconds(task) for task in tasks]
+        seconds = [task.expected_seconds for task in tasks]
         assert seconds == sorted(seconds, reverse=True)
         for task in tasks:
             assert sum([task.seconds is not None, task.steps is not None]) == task.method.timed
@@ -225,7 +226,7 @@ def test_numbers_that_are_missing_are_dashes() -> None:
 
 def test_code_that_counts() -> None:
     van = {
-        path.relative_to(sources.ROOT).as_posix() for path in sources.reached(("tcsis.peers.van",))
+        path.relative_to(digests.ROOT).as_posix() for path in digests.reached(("tcsis.peers.van",))
     }
     assert {
         "peers/van/model.py",
@@ -233,8 +234,8 @@ def test_code_that_counts() -> None:
         "targets/base.py",
     } <= van
     assert not any(name.startswith(("peers/dnfs", "app/", "judging/", "exact/")) for name in van)
-    assert any(path.parent.name == "exact" for path in sources.reached(("tcsis.exact",)))
-    assert sources.digest(("tcsis.peers.van",)) != sources.digest(("tcsis.peers.mdns",))
+    assert any(path.parent.name == "exact" for path in digests.reached(("tcsis.exact",)))
+    assert digests.digest(("tcsis.peers.van",)) != digests.digest(("tcsis.peers.mdns",))
 
 
 def test_words_do_not_count(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_words_do_not_count(tmp_path: Path) -> None:
     )
     (tmp_path / "b.py").write_text("A = 1\ndef f(x):\n    # three\n    return x\n")
     (tmp_path / "c.py").write_text("A = 1\ndef f(x):\n    return -x\n")
-    a, b, c = (ast.dump(sources.parse(tmp_path / name)) for name in ("a.py", "b.py", "c.py"))
+    a, b, c = (ast.dump(digests.parse(tmp_path / name)) for name in ("a.py", "b.py", "c.py"))
     assert a == b != c
 
 
@@ -266,7 +267,7 @@ def test_every_method_goes_through_the_command(
     page = (tmp_path / "index.md").read_text()
     assert f"tcsis paper --quick --out {tmp_path} --workers 2" in page
     for task in TINY.tasks():
-        cell = cells.read(cells.locate(tmp_path, task))
+        cell = CELLS.read(CELLS.locate(tmp_path, task))
         assert cell is not None
         learned = task.method.group != "without a network"
         assert (cell.training_seconds > 0) == learned
@@ -291,11 +292,11 @@ def test_stopped_and_resumed_gives_the_same_table(
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     with (
         executors.local(1) as place,
-        closing(workers.run_all(CHEAP.tasks(), stopped, place)) as all,
+        closing(CELLS.run_all(stopped, CHEAP.tasks(), place)) as all,
     ):
         first, _ = next(all)
         place.end()  # while a training is under way
-    path = cells.locate(stopped, first)
+    path = CELLS.locate(stopped, first)
     kept = path.read_bytes()
     assert 1 <= len(cell_files(stopped)) < len(CHEAP.tasks())
     monkeypatch.setattr(executors, "choose", lambda num_workers, scheduler: Here())
@@ -342,7 +343,7 @@ def test_cells_of_another_study_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     task = QUICK.tasks()[0]
-    cells.keep(tmp_path, task, fabricate(task))
+    CELLS.keep(tmp_path, task, fabricate(task))
     assert main(["paper", "--out", str(tmp_path)]) == 2
     assert "of another study, with num_draws = 1000 where 10000 is wanted" in capfd.readouterr().err
     assert run(monkeypatch, CHEAP, tmp_path) == 2
@@ -354,26 +355,26 @@ def test_the_key_sees_a_change_of_settings(tmp_path: Path) -> None:
     task = next(task for task in TINY.tasks() if task.method.name == "self-normalized")
     cell = fabricate(task)
     cell.key["settings"]["method"]["num_calls"] = 7
-    cells.keep(tmp_path, task, cell)
+    CELLS.keep(tmp_path, task, cell)
     with pytest.raises(ValueError, match=r"settings.method.num_calls = 7 where 24 is wanted"):
-        cells.read_all(tmp_path, TINY.tasks())
+        CELLS.read_all(tmp_path, TINY.tasks())
 
 
 def test_cells_of_other_code_are_run_again(tmp_path: Path) -> None:
     old, new = TINY.tasks()[:2]
-    cells.keep(tmp_path, old, fabricate(old, code="of before"))
-    cells.keep(tmp_path, new, fabricate(new))
-    kept = cells.read_all(tmp_path, TINY.tasks())
+    CELLS.keep(tmp_path, old, fabricate(old, code="of before"))
+    CELLS.keep(tmp_path, new, fabricate(new))
+    kept = CELLS.read_all(tmp_path, TINY.tasks())
     assert list(kept.cells) == [new]
     assert kept.outdated == [f"{old.name}.json"]
 
 
 def test_cells_of_a_worker_with_other_code_are_not_kept(tmp_path: Path) -> None:
     task = TINY.tasks()[0]
-    outcome = workers.keep(tmp_path, task, fabricate(task, code="of elsewhere"))
+    outcome = CELLS.take(tmp_path, task, fabricate(task, code="of elsewhere"))
     assert isinstance(outcome, executors.Failure)
     assert "other code of tcsis" in outcome.sentence
-    assert workers.keep(tmp_path, task, outcome) is outcome
+    assert CELLS.take(tmp_path, task, outcome) is outcome
     assert not cell_files(tmp_path)
 
 

@@ -15,10 +15,12 @@ import torch
 
 from tcsis.app.bench import cells, figures, guard, learned, page, table
 from tcsis.app.bench.autocorrelation import judge, off
+from tcsis.app.bench.cells import CELLS
 from tcsis.app.bench.others import Reads, Simulations
 from tcsis.app.bench.plan import Method, Plan, Result, Task
 from tcsis.app.bench.programme import FULL, QUICK
 from tcsis.app.bench.targets import IsingAt, glass_truth, ising_truth
+from tcsis.app.cells import Cells, code_of
 from tcsis.app.cli import bench as command
 from tcsis.app.cli import main
 from tcsis.app.executors import Failure, Place
@@ -78,7 +80,7 @@ def result(cost: float = 1e-3, **update: Any) -> Result:
 
 def fabricate(task: Task, found: Result | None = None, code: str | None = None) -> cells.Cell:
     return cells.Cell(
-        key=cells.make_key(task), code=code or cells.code(task), result=found or result()
+        key=cells.make_key(task), code=code or code_of(task), result=found or result()
     )
 
 
@@ -248,11 +250,11 @@ def test_what_a_panel_says_stays_within_it() -> None:
 
 def test_cells_are_kept_and_read_again(tmp_path: Path) -> None:
     first, second, third, _ = SMALL.tasks()[:4]
-    cells.keep(tmp_path, first, fabricate(first))
-    cells.keep(tmp_path, second, fabricate(second, code="of before"))
-    path = cells.keep(tmp_path, third, fabricate(third))
+    CELLS.keep(tmp_path, first, fabricate(first))
+    CELLS.keep(tmp_path, second, fabricate(second, code="of before"))
+    path = CELLS.keep(tmp_path, third, fabricate(third))
     path.write_bytes(path.read_bytes()[:80])
-    kept = cells.read_all(tmp_path, SMALL.tasks())
+    kept = CELLS.read_all(tmp_path, SMALL.tasks())
     assert list(kept.cells) == [first]
     assert kept.cells[first].result == result()
     assert kept.outdated == [f"{second.name}.json"]
@@ -263,11 +265,11 @@ def test_cells_of_another_programme_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     task = SEEDED.tasks()[0]
-    cells.keep(tmp_path, task, fabricate(task))
+    CELLS.keep(tmp_path, task, fabricate(task))
     assert run(monkeypatch, replace(SEEDED, chains=7.0), "--out", str(tmp_path)) == 2
     assert "with seconds = 1.0 where 7.0 is wanted" in capfd.readouterr().err
     assert main(["bench", "--out", str(tmp_path)]) == 2
-    assert "that this programme does not have" in capfd.readouterr().err
+    assert "that this benchmark does not have" in capfd.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"cells"}
 
 
@@ -303,7 +305,7 @@ def test_from_the_first_cell_to_the_guard(
     assert run(monkeypatch, SMALL, "--check", str(tmp_path)) == 0
     assert "all 2 ratios are those of" in capfd.readouterr().out
     slow = next(task for task in SMALL.tasks() if task.name == "critical-4-wolff")
-    cells.keep(tmp_path, slow, fabricate(slow, result(found[slow.name]["seconds"] * 1e4)))
+    CELLS.keep(tmp_path, slow, fabricate(slow, result(found[slow.name]["seconds"] * 1e4)))
     assert run(monkeypatch, SMALL, "--check", str(tmp_path), "--json") == 5
     printed = capfd.readouterr()
     assert "Ising, critical, side 4, Wolff costs" in printed.err
@@ -365,21 +367,25 @@ def test_a_failing_cell_does_not_lose_the_others(
 def test_the_kind_of_a_failure_is_the_exit_code(
     kind: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(tasks: list[Task], *_: object) -> Generator[tuple[Task, Failure], None, None]:
+    def fail(
+        self: object, folder: Path, tasks: list[Task], place: Place
+    ) -> Generator[tuple[Task, Failure], None, None]:
         yield from ((task, Failure(kind, "it is so")) for task in tasks)
 
-    monkeypatch.setattr(command, "run_all", fail)
+    monkeypatch.setattr(Cells, "run_all", fail)
     assert run(monkeypatch, SEEDED, "--out", str(tmp_path)) == code
 
 
 def test_an_interrupt_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def stop(tasks: list[Task], *_: object) -> Iterator[tuple[Task, cells.Cell]]:
+    def stop(
+        self: object, folder: Path, tasks: list[Task], place: Place
+    ) -> Iterator[tuple[Task, cells.Cell]]:
         yield tasks[0], fabricate(tasks[0])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "run_all", stop)
+    monkeypatch.setattr(Cells, "run_all", stop)
     assert run(monkeypatch, SEEDED, "--out", str(tmp_path)) == 130
     said = f"1 of 2 cells are kept in {tmp_path}; go on with: tcsis bench --quick --out {tmp_path}"
     assert said in capfd.readouterr().err
@@ -392,7 +398,7 @@ def test_a_full_disk_says_how_to_go_on(
         raise WriteError("table.md cannot be written")
 
     monkeypatch.setattr(command.page, "write", refuse)
-    monkeypatch.setattr(command, "run_showing", lambda *_: None)
+    monkeypatch.setattr(command, "run_missing", lambda *_: {})
     assert run(monkeypatch, SEEDED, "--out", str(tmp_path)) == 6
     assert "cannot be written; then go on with: tcsis bench --quick" in capfd.readouterr().err
 
@@ -443,10 +449,10 @@ def test_a_library_that_the_folder_had_not_is_left_out(tmp_path: Path) -> None:
     peers = [task for task in tasks if task.method.needs]
     for task in tasks:
         if task not in peers:
-            cells.keep(tmp_path, task, fabricate(task))
+            CELLS.keep(tmp_path, task, fabricate(task))
     assert peers
     assert set(guard.kept_results(tmp_path, tasks)) == set(tasks) - set(peers)
-    path = cells.locate(tmp_path, next(task for task in tasks if task not in peers))
+    path = CELLS.locate(tmp_path, next(task for task in tasks if task not in peers))
     path.write_bytes(path.read_bytes()[:80])
     with pytest.raises(ValueError, match="is damaged: restore it, or run the command again"):
         guard.kept_results(tmp_path, tasks)

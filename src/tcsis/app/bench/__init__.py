@@ -7,8 +7,7 @@ chains           chains recorded within a budget, and the price of one step
 ways             how the methods are run, a class for every kind of them
 others           the chains of other libraries, where these are installed
 programme        the full programme and the quick one
-cells            what is kept of one run, and its file
-running          many cells, several processes side by side
+cells            what is kept of one run
 fits             how costs grow with the side, and where two lines cross
 table            rows, as markdown and for the terminal
 figures          cost against side, and cost against the number of draws

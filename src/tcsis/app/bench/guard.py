@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tcsis.app.bench import cells
+from tcsis.app.bench.cells import CELLS, make_key
 from tcsis.app.bench.plan import Plan, Result, Task
+from tcsis.app.cells import FOLDER
 
 FACTOR = 2.5
 """That a ratio may be off either way."""
@@ -47,20 +48,20 @@ def kept_results(folder: Path, tasks: Sequence[Task]) -> dict[Task, Result]:
     """What the folder has of these tasks, whatever code made it."""
     found = {}
     for task in tasks:
-        path = cells.locate(folder, task)
-        if not path.exists() and task.method.needs and (folder / cells.FOLDER).exists():
+        path = CELLS.locate(folder, task)
+        if not path.exists() and task.method.needs and (folder / FOLDER).exists():
             continue  # made where that library was not installed
         if not path.exists():
             raise ValueError(
                 f"{folder} has no {path.name}: expected the folder of a run that is finished, and "
                 "--quick if that run had it; make one with tcsis bench --out"
             )
-        cell = cells.read(path)
+        cell = CELLS.read(path)
         if cell is None:
             raise ValueError(
                 f"{path} is damaged: restore it, or run the command again that made {folder}"
             )
-        cells.refuse_others(folder, path, cell.key, cells.make_key(task))
+        CELLS.refuse_other(path, cell.key, make_key(task))
         found[task] = cell.result
     return found
 

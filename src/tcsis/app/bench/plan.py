@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from tcsis.basics.frozen import Frozen
 from tcsis.targets.pairwise import Pairwise
+
+OVERHEAD, EARLY = 6.0, 0.7
+"""Seconds beside a budget, and the share of it that chains are expected to use."""
 
 
 class Result(Frozen):
@@ -147,6 +151,18 @@ class Task:
     def label(self) -> str:
         return f"{self.family.title}, side {self.side}, {self.method.title}"
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return self.method.way.modules
+
+    @property
+    def expected_seconds(self) -> float:
+        """About what it takes: chains often end before their budget, and draws of a trained model
+        and exact answers take a while."""
+        if self.method.learned:
+            return self.seconds + OVERHEAD * (1 + self.side / 8)
+        return EARLY * self.seconds + OVERHEAD / 4
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -169,24 +185,7 @@ class Plan:
             for method in self.methods
             if method.serves(family, side)
         ]
-        return sorted(found, key=expected_seconds, reverse=True)
+        return sorted(found, key=attrgetter("expected_seconds"), reverse=True)
 
     def seconds(self, family: Family, side: int, method: Method) -> float:
         return family.patience * self.training[side] if method.learned else self.chains
-
-
-OVERHEAD = 6.0
-EARLY = 0.7
-
-
-def expected_seconds(task: Task) -> float:
-    """About what a cell takes: chains often end before their budget, and draws of a trained model
-    and exact answers take a while."""
-    if task.method.learned:
-        return task.seconds + OVERHEAD * (1 + task.side / 8)
-    return EARLY * task.seconds + OVERHEAD / 4
-
-
-def expected_total(tasks: list[Task], workers: int) -> float:
-    """Seconds for all of them, shared out."""
-    return sum(map(expected_seconds, tasks)) / workers

@@ -3,9 +3,7 @@
 plan       settings, methods, tasks and budgets, as frozen values
 ways       how the methods are run, a class for every kind of them
 programme  the methods and settings of the paper's study
-sources    a digest of the code that a cell depends on
-cells      what is kept of one run, and its file
-workers    many runs on an executor, kept as they come back
+cells      what is kept of one run
 table      rows over the seeds, as markdown, CSV and for the terminal
 plots      the figures
 output     the folder of a study, with a page that says how it was made

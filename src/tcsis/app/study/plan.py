@@ -7,11 +7,15 @@ full study, and by steps in the quick one, which so gives the same numbers again
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Protocol
 
 from tcsis.draws import Draws
 from tcsis.targets.base import Target
 from tcsis.targets.physics import Ising
+
+JUDGING, QUICK_TRAINING = 3.0, 4.0
+"""Seconds that a cell is expected to take for them."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,18 @@ class Task:
     def num_draws(self) -> int:
         return self.setting.num_draws
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return self.method.way.modules
+
+    @property
+    def expected_seconds(self) -> float:
+        """About what it takes, training, draws and judgement; a draw as its sites and calls."""
+        side, calls = self.setting.side, self.setting.num_calls
+        work = self.num_draws / 10_000 * (side / 4) ** 2 * calls / 24
+        training = self.seconds or (QUICK_TRAINING if self.steps else 0.0)
+        return training + self.method.drawing * work + JUDGING
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -124,29 +140,10 @@ class Plan:
             if method.sides is None or setting.side in method.sides
             for seed in setting.seeds
         ]
-        return sorted(found, key=expected_seconds, reverse=True)
+        return sorted(found, key=attrgetter("expected_seconds"), reverse=True)
 
     def task(self, setting: Setting, method: Method, seed: int) -> Task:
         seconds = None if self.seconds is None else self.seconds[setting.side]
         steps = method.quick_steps if seconds is None else None
         budget = (seconds, steps) if method.timed else (None, None)
         return Task(setting, method, seed, self.num_chain_steps, *budget)
-
-
-# -- what it is going to take -------------------------------------------------------------------
-
-JUDGING = 3.0
-QUICK_TRAINING = 4.0
-
-
-def expected_seconds(task: Task) -> float:
-    """About what a cell takes, training, draws and judgement; a draw as its sites and calls."""
-    setting = task.setting
-    work = task.num_draws / 10_000 * (setting.side / 4) ** 2 * setting.num_calls / 24
-    training = task.seconds or (QUICK_TRAINING if task.steps else 0.0)
-    return training + task.method.drawing * work + JUDGING
-
-
-def expected_total(tasks: list[Task], workers: int) -> float:
-    """Seconds for all of them, shared out."""
-    return sum(map(expected_seconds, tasks)) / workers
