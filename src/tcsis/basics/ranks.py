@@ -7,6 +7,7 @@ go by what it tells them.  ``ALONE`` is one process, for which none of this is a
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 PATIENCE = timedelta(minutes=30)
 """After which a rank that does not answer is given up; one that has ended is noticed at once."""
+MOMENT = 0.2
+"""Seconds that threads of gloo have to let go of the last tensors.  DistributedDataParallel keeps
+them alive to the end, and one that lets go while the interpreter ends aborts the process."""
 
 
 class RankEndedError(RuntimeError):
@@ -166,4 +170,5 @@ def all_ranks() -> Iterator[Ranks]:
     try:
         yield Together()
     finally:
+        time.sleep(MOMENT)
         distributed.destroy_process_group()
