@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tcsis.app.bench import cells, figures, guard, learned, page, table
+from tcsis.app.bench import cells, figures, guard, learned, page, running, table
 from tcsis.app.bench.autocorrelation import judge, off
 from tcsis.app.bench.others import Reads, Simulations
 from tcsis.app.bench.plan import Method, Plan, Result, Task
@@ -257,6 +257,14 @@ def test_cells_are_kept_and_read_again(tmp_path: Path) -> None:
     assert kept.cells[first].result == result()
     assert kept.outdated == [f"{second.name}.json"]
     assert kept.damaged == [f"{third.name}.json"]
+
+
+def test_cells_of_a_worker_with_other_code_are_not_kept(tmp_path: Path) -> None:
+    task = SMALL.tasks()[0]
+    outcome = running.keep(tmp_path, task, fabricate(task, code="of elsewhere"))
+    assert isinstance(outcome, Failure)
+    assert "other code of tcsis" in outcome.sentence
+    assert not (tmp_path / "cells").exists()
 
 
 def test_cells_of_another_programme_are_refused(
