@@ -82,8 +82,10 @@ def run_all(
     cancelled when the generator is closed, or left by an error.
     """
     packed = [(piece, pack(function, piece)) for piece in pieces]  # all, before any begins
-    futures = {executor.submit(attempt, sent): piece for piece, sent in packed}
+    futures: dict[Future[Any], Piece] = {}
     try:
+        for piece, sent in packed:
+            futures[submit(executor, sent)] = piece
         for future in as_completed(list(futures)):
             done = futures.pop(future), outcome_of(future)
             del future  # or a cluster holds the result, and makes it anew where it is lost
@@ -101,6 +103,16 @@ def pack(function: Callable[[Piece], Any], piece: Piece) -> bytes:
         raise ValueError(
             f"{piece} cannot be sent to another process ({Failure.of(error).sentence}): expected "
             "what pickle takes, so no open files, locks or connections in what a density refers to"
+        ) from None
+
+
+def submit(executor: Executor, sent: bytes) -> Future[Any]:
+    try:
+        return executor.submit(attempt, sent)
+    except (RuntimeError, AttributeError) as error:
+        raise ValueError(
+            f"executor takes no work ({error}): expected an executor of concurrent.futures that is "
+            "not shut down"
         ) from None
 
 
