@@ -343,3 +343,10 @@ def test_clusters_move_where_they_do_at_both_ends() -> None:
     cold, turned = Range(parameter="beta", low=0.1, high=0.6), Range.of({"beta": (-0.3, 0.4)})
     assert tcsis.presets.ranged(Ising(12, 0.6), cold).buffer.kernel == "swendsen-wang"
     assert tcsis.presets.ranged(Ising(12, 0.4), turned).buffer.kernel == "gibbs"
+
+
+def test_a_range_from_no_couplings_at_all() -> None:
+    """At β = 0 a glass has translations, which its model must not take for its own."""
+    target, over = SpinGlass((2, 4), 1.0, seed=1), Range.of({"beta": (0, 1)})
+    model = presets.ranged(target, over, "tiny").new_model(target, 0)
+    assert len(model.law.network.row) == 8

@@ -118,3 +118,9 @@ def test_the_least_symmetric_member() -> None:
         member = Range.of({"field": ends}).least_symmetric(Ising(3, 0.4))
         assert not member.symmetries.value_permutation
     assert Range.of({"beta": (0, 1)}).least_symmetric(Ising(3, 0.4)).symmetries.value_permutation
+
+
+def test_a_glass_without_couplings_at_one_end_has_no_translations() -> None:
+    for ends in ((0, 1), (-1, 0), (-1, 1)):
+        member = Range.of({"beta": ends}).least_symmetric(SpinGlass((2, 4), 1.0, seed=1))
+        assert not member.symmetries.translations

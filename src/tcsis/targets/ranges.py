@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 import torch
@@ -97,9 +98,9 @@ class Range(Frozen):
 
     def least_symmetric(self, target: Target) -> Target:
         """A member whose symmetries all others have: a field, unless it is zero, tells values
-        apart."""
+        apart, and couplings, unless β is zero, may tell sites apart."""
         ends = (self.end(target), self.at(target, self.low))
-        return ends[0] if not ends[0].symmetries.value_permutation else ends[1]
+        return min(ends, key=lambda end: sum(astuple(end.symmetries)))
 
     def read(self, given: Mapping[str, Any]) -> float:
         """The value of ``{"beta": 0.37}``, if it is one of the range."""
