@@ -124,3 +124,10 @@ def test_a_glass_without_couplings_at_one_end_has_no_translations() -> None:
     for ends in ((0, 1), (-1, 0), (-1, 1)):
         member = Range.of({"beta": ends}).least_symmetric(SpinGlass((2, 4), 1.0, seed=1))
         assert not member.symmetries.translations
+
+
+def test_a_value_at_an_end_may_be_rounded() -> None:
+    over = Range.of({"beta": (0.1, 0.6)})
+    assert 0.2 * 3 > 0.6
+    assert over.read({"beta": 0.2 * 3}) == 0.6
+    assert over.read({"beta": 0.1 - 1e-12}) == 0.1

@@ -24,6 +24,8 @@ from tcsis.targets.spec import build, describe
 
 POWER = "power"
 
+ROUNDING = 1e-9
+"""Of a value at an end, such as 3·0.2 for 0.6, relative to the range."""
 
 class Range(Frozen):
     """``parameter`` from ``low`` to ``high``."""
@@ -111,12 +113,13 @@ class Range(Frozen):
         value = given[self.parameter]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{self.parameter} is {value!r}: expected a number, {inside}")
-        if not self.low <= value <= self.high:
+        spare = ROUNDING * (self.high - self.low)
+        if not self.low - spare <= value <= self.high + spare:
             raise ValueError(
                 f"{self.parameter} is {value:g}: the model was trained for {inside}; expected a "
                 "value inside, or train on a longer range"
             )
-        return float(value)
+        return min(max(float(value), self.low), self.high)
 
     def levels(self, n: int) -> Tensor:
         """n values from one end to the other, (n,)."""
