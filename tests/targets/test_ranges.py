@@ -131,3 +131,8 @@ def test_a_value_at_an_end_may_be_rounded() -> None:
     assert 0.2 * 3 > 0.6
     assert over.read({"beta": 0.2 * 3}) == 0.6
     assert over.read({"beta": 0.1 - 1e-12}) == 0.1
+
+
+def test_a_number_of_a_target_that_is_given_something_is_refused() -> None:
+    with pytest.raises(ValueError, match="is given something: expected a range of power"):
+        Range.of({"beta": (0.1, 0.6)}).end(Ising(3, 0.4).given({0: 1}))

@@ -20,12 +20,13 @@ from torch import Tensor
 
 from tcsis.basics.frozen import Frozen
 from tcsis.targets.base import Target
+from tcsis.targets.given import Given
 from tcsis.targets.spec import build, describe
 
 POWER = "power"
-
 ROUNDING = 1e-9
 """Of a value at an end, such as 3·0.2 for 0.6, relative to the range."""
+
 
 class Range(Frozen):
     """``parameter`` from ``low`` to ``high``."""
@@ -82,6 +83,11 @@ class Range(Frozen):
         """The member of the family of ``target``."""
         if self.parameter == POWER:
             return target if value == 1 else target.scaled(value)
+        if isinstance(target, Given):  # samplers work on its free sites, which have fields alone
+            raise ValueError(
+                f"{target} is given something: expected a range of {POWER}, or a range of "
+                f"{self.parameter} without evidence, which model.at(...).given(...) takes"
+            )
         spec, tensors = describe(target)
         numbers = [name for name, one in spec.items() if isinstance(one, float)]
         if self.parameter not in numbers or self.parameter == "constant":
