@@ -350,3 +350,21 @@ def test_a_range_from_no_couplings_at_all() -> None:
     target, over = SpinGlass((2, 4), 1.0, seed=1), Range.of({"beta": (0, 1)})
     model = presets.ranged(target, over, "tiny").new_model(target, 0)
     assert len(model.law.network.row) == 8
+
+
+def test_a_range_begins_with_a_model_of_another_one() -> None:
+    """Of other ends and other levels; the correlations are those of its own states."""
+    over = Range.of({"beta": (0.1, 0.3)})
+    config = presets.ranged(Ising(3, 0.3), over, "tiny")
+    before = config.new_model(Ising(3, 0.3), 1)
+    longer = presets.ranged(Ising(3, 0.6), OVER, "tiny").changed(method={"levels": 5})
+    run = Run(Ising(3, 0.6), longer, 0, first=lambda: before)
+    run.begin()
+    for weights, theirs in zip(run.model.parameters(), before.parameters(), strict=True):
+        assert torch.equal(weights, theirs)
+    assert run.model.covariances.shape == (5, 9, 9)
+    assert float(run.model.covariances[4, 0, 1]) > 0.2  # that of neighbours at 0.6
+    wide, high = Ising((2, 4), 0.6), Ising((4, 2), 0.6)
+    run = Run(high, longer, 0, first=lambda: longer.new_model(wide, 0))
+    with pytest.raises(ValueError, match=r"lattice \(2, 4\) where this is one of \(4, 2\)"):
+        run.begin()

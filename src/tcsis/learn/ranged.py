@@ -15,13 +15,13 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from tcsis.learn.any_time import AnyTime, by_both_sides, linear_loss
+from tcsis.learn.any_time import AnyTime, by_both_sides, linear_loss, refuse_other_lattice
 from tcsis.learn.block_sampler import AnyTimeSampler
 from tcsis.learn.buffers import Buffer, PopulationAnnealing, Source
 from tcsis.learn.levels import LevelBuffer
-from tcsis.learn.method import How, Loss, Method
+from tcsis.learn.method import How, Loss, Method, refuse_unless_alike
 from tcsis.learn.models.known_law import KnownLaw
 from tcsis.learn.models.ranged_law import RangedLaw
 from tcsis.learn.start import descend
@@ -84,6 +84,20 @@ class Ranged(Method[RangedLaw]):
         network, slopes = model.law.network, model.slopes
         fitted = [network.linear, slopes["linear"], network.bias, slopes["bias"]]
         descend([weights for weights in fitted if weights.numel()], loss)
+
+    def check_start(self, model: RangedLaw, start: nn.Module) -> None:
+        refuse_unless_alike(model, start)
+        assert isinstance(start, RangedLaw)
+        refuse_other_lattice(model.law, start.law)
+
+    @torch.no_grad()
+    def carry(self, model: RangedLaw, start: nn.Module, buffer: Buffer) -> None:
+        """Those of another range, of any number of levels; the correlations are those of the
+        buffer."""
+        assert isinstance(buffer, LevelBuffer)
+        model.correlate(buffer.levels)
+        for weights, theirs in zip(model.parameters(), start.parameters(), strict=True):
+            weights.copy_(theirs)
 
     def loss(self, model: RangedLaw, target: Target, buffer: Buffer) -> Loss:
         assert isinstance(buffer, LevelBuffer)
