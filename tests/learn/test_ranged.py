@@ -368,3 +368,13 @@ def test_a_range_begins_with_a_model_of_another_one() -> None:
     run = Run(high, longer, 0, first=lambda: longer.new_model(wide, 0))
     with pytest.raises(ValueError, match=r"lattice \(2, 4\) where this is one of \(4, 2\)"):
         run.begin()
+
+
+def test_a_function_that_is_recognised_is_loaded_at_a_value(tmp_path: Path) -> None:
+    """With the symmetries that were found."""
+    target = from_callable(Ising(3, 0.6).log_density, 9, 2)
+    model = tcsis.train_range(target, "tiny", power=(0.1, 1), steps=3, progress=False)
+    one = model.at(power=0.5)
+    one.save(tmp_path)
+    again = tcsis.load(tmp_path, target=target.scaled(0.5))
+    assert torch.equal(again.sample(50, seed=1).x, one.sample(50, seed=1).x)

@@ -57,7 +57,8 @@ class Ranged(Method[RangedLaw]):
         return LevelBuffer(source, target, members=members, first=first, level=self.levels - 1)
 
     def model(self, target: Target) -> RangedLaw:
-        return RangedLaw(self.inner.model(self.over.least_symmetric(target)), self.levels)
+        known = self.over.least_symmetric(target.sketch)
+        return RangedLaw(self.inner.model(known), self.levels)
 
     def prepare(
         self, model: RangedLaw, target: Target, buffer: Buffer, generator: torch.Generator
@@ -119,7 +120,8 @@ class Ranged(Method[RangedLaw]):
         self, model: RangedLaw, target: Target, values: Mapping[str, float]
     ) -> tuple[Target, AnyTime, KnownLaw]:
         value = self.over.read(values)
-        alike = self.over.least_symmetric(target).symmetries.value_permutation
+        known = self.over.least_symmetric(target.free.sketch)  # as the model was made for it
+        alike = known.symmetries.value_permutation
         inner = self.inner.model_copy(update={"symmetric": self.inner.symmetric and alike})
         return self.over.at(target, value), inner, model.at(self.over.place(value))
 
