@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tcsis.draws import Draws, systematic_resample
-from tcsis.learn.buffers import Buffer, PopulationAnnealing, SampleModel
+from tcsis.learn.buffers import FEWEST_RUNGS, Buffer, PopulationAnnealing, SampleModel, Source
 from tcsis.targets.base import Target
 
 
@@ -28,6 +28,18 @@ class LevelBuffer(Buffer):
     members: Sequence[Target] = ()
     first: int = 0
     level: int = 0
+
+    def within(self, seconds: float) -> tuple[Source, float]:
+        """Beside the rungs to the first level, each other one takes the sweeps of a rung."""
+        others, source = len(self.members) - 1, self.source
+        assert isinstance(source, PopulationAnnealing)
+        for num_rungs in (source.num_rungs, FEWEST_RUNGS):  # fewer where time is short
+            smaller, needed = super().within(seconds / (1 + others / num_rungs))
+            assert isinstance(smaller, PopulationAnnealing)
+            needed *= 1 + others / smaller.num_rungs
+            if needed <= seconds:
+                break
+        return smaller, needed
 
     def start(self, generator: torch.Generator) -> None:
         assert isinstance(self.source, PopulationAnnealing)

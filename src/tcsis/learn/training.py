@@ -167,7 +167,7 @@ class Run:
 
     def fitting_source(self) -> Source:
         """Of a shard's states, as far as the budget pays for those of all shards here."""
-        return fit_source(self.buffer.source, self.known, self.budget, len(self.shards))
+        return fit_source(self.buffer, self.budget, len(self.shards))
 
     def prepare(self, states: Buffer, first: nn.Module | None) -> dict[str, Tensor]:
         """Fit what is fitted before training, to the states of all shards, or take the weights of
