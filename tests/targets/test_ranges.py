@@ -136,3 +136,9 @@ def test_a_value_at_an_end_may_be_rounded() -> None:
 def test_a_number_of_a_target_that_is_given_something_is_refused() -> None:
     with pytest.raises(ValueError, match="is given something: expected a range of power"):
         Range.of({"beta": (0.1, 0.6)}).end(Ising(3, 0.4).given({0: 1}))
+
+
+@pytest.mark.parametrize("text", ["=0.1:0.6", "beta", "beta=0.1", "beta=0.1:0.3:0.6", ""])
+def test_text_that_names_no_range_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a parameter and its two ends, such as"):
+        Range.parse(text)

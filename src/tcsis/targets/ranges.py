@@ -70,9 +70,9 @@ class Range(Frozen):
     @staticmethod
     def parse(text: str) -> Range:
         """From "beta=0.1:0.6"."""
-        parameter, _, ends = text.partition("=")
+        parameter, _, ends = map(str.strip, text.partition("="))
         try:
-            low, high = (float(end) for end in ends.split(":"))
+            low, high = (float(end) for end in ends.split(":") if parameter)
         except ValueError:
             raise ValueError(
                 f"range is {text!r}: expected a parameter and its two ends, such as beta=0.1:0.6"
