@@ -197,6 +197,13 @@ def test_other_sources_are_refused() -> None:
         Ranged(over=OVER).buffer(Uniform(), Ising(3, 0.6))
 
 
+def test_a_target_that_is_not_the_end_is_refused() -> None:
+    """Its states would be taken for those of the upper end."""
+    config = presets.ranged(Ising(3, 0.6), OVER, "tiny")
+    with pytest.raises(ValueError, match=r"of beta to 0\.6: expected the target at the upper end"):
+        tcsis.train(Ising(3, 0.5), config=config, progress=False)
+
+
 # -- training -------------------------------------------------------------------------------------
 
 

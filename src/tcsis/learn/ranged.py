@@ -51,6 +51,7 @@ class Ranged(Method[RangedLaw]):
                 f"buffer is {source.kind}: expected population_annealing, for a range has a "
                 "population at every level"
             )
+        self.over.check_end(target)
         values = self.over.levels(self.levels).tolist()
         members = [self.over.at(target, value) for value in values]
         first = min(range(self.levels), key=lambda n: abs(values[n]))  # where least holds states

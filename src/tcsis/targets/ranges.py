@@ -77,7 +77,7 @@ class Range(Frozen):
             raise ValueError(
                 f"range is {text!r}: expected a parameter and its two ends, such as beta=0.1:0.6"
             ) from None
-        return Range.of({parameter.strip(): (low, high)})
+        return Range.of({parameter: (low, high)})
 
     def at(self, target: Target, value: float) -> Target:
         """The member of the family of ``target``."""
@@ -103,6 +103,15 @@ class Range(Frozen):
     def end(self, target: Target) -> Target:
         """The member at ``high``."""
         return self.at(target, self.high)
+
+    def check_end(self, target: Target) -> None:
+        """Refuse a target that is not the member at ``high``."""
+        own = getattr(target, self.parameter, self.high)  # none has a power
+        if own != self.high:
+            raise ValueError(
+                f"{target} is trained for a range of {self.parameter} to {self.high:g}: expected "
+                "the target at the upper end"
+            )
 
     def least_symmetric(self, target: Target) -> Target:
         """A member whose symmetries all others have: a field, unless it is zero, tells values
