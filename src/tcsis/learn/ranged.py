@@ -54,7 +54,8 @@ class Ranged(Method[RangedLaw]):
         self.over.check_end(target)
         values = self.over.levels(self.levels).tolist()
         members = [self.over.at(target, value) for value in values]
-        first = min(range(self.levels), key=lambda n: abs(values[n]))  # where least holds states
+        below, above = ([n for n, x in enumerate(values) if sign * x >= 0] for sign in (-1, 1))
+        first = tuple(sorted({*below[-1:], *above[:1]}))  # where least holds states
         return LevelBuffer(source, target, members=members, first=first, level=self.levels - 1)
 
     def model(self, target: Target) -> RangedLaw:
