@@ -11,8 +11,9 @@ from tcsis.basics import clock as basics_clock
 from tcsis.basics.clock import Budget, BudgetError
 from tcsis.learn import budgets, presets, trainer
 from tcsis.learn.buffers import FEWEST_REPLICAS, FEWEST_RUNGS, PopulationAnnealing
+from tcsis.learn.ranged import Ranged
 from tcsis.learn.training import Run
-from tcsis.targets import Ising, Target, from_callable
+from tcsis.targets import Ising, Range, Target, from_callable
 from tcsis.targets.base import counting
 
 ISING = Ising(3, 0.4)
@@ -138,6 +139,19 @@ def test_annealing_is_cut_to_its_share(clock: Clock) -> None:
     least, seconds = source.within(clock.costly(2e-5, 8), 0.1)
     assert (least.size, least.num_rungs, least.steps_per_rung) == (FEWEST_REPLICAS, FEWEST_RUNGS, 1)
     assert seconds == pytest.approx(FEWEST_REPLICAS * FEWEST_RUNGS * 0.32e-3, rel=0.01)
+
+
+@pytest.mark.parametrize("seconds", [4.0, 20.0])
+def test_all_levels_of_a_range_are_filled_within_its_share(clock: Clock, seconds: float) -> None:
+    """The shorter one pays for little more than the fewest rungs and states, 3.4 s of them."""
+    source = PopulationAnnealing(size=2_048, num_rungs=40, steps_per_rung=2)
+    over = Range(parameter="power", low=0.1, high=1)
+    buffer = Ranged(over=over).buffer(source, clock.costly(2e-5, 8))
+    buffer.source, needed = buffer.within(seconds)
+    began = clock.now
+    buffer.start(torch.Generator().manual_seed(0))
+    assert clock.now - began == pytest.approx(needed, rel=0.25)  # without weights
+    assert needed <= seconds
 
 
 def test_slow_steps_are_refused(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

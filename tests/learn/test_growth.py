@@ -126,3 +126,13 @@ def test_a_start_is_refused_before_there_is_work_for_states() -> None:
     with pytest.raises(ValueError, match=r"lattice \(4, 6\) where this is one of \(6, 4\)"):
         run.begin()
     assert run.buffer.states is None
+
+
+def test_shapes_that_do_not_grow_are_refused() -> None:
+    config = tcsis.presets.tiny(Ising(12, 0.3), "any-time")
+    with pytest.raises(
+        ValueError, match=r"\[\[8, 8\], \[6, 6\]\]: expected .* none of them shorter"
+    ):
+        config.changed(grows=[[8, 8], [6, 6]])
+    with pytest.raises(ValueError, match=r"the method autoregressive: expected \[\]"):
+        tcsis.presets.tiny(Ising(12, 0.3), "autoregressive").changed(grows=[[6, 6]])

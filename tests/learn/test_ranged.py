@@ -147,13 +147,15 @@ def test_states_of_every_level_follow_its_target(family: Family) -> None:
 
 
 @pytest.mark.statistical
-def test_no_field_keeps_the_states_of_the_other_sign() -> None:
-    """In the cold few sweeps turn a lattice.  The magnetisation of every level within five standard
-    errors: a false alarm in a hundred thousand."""
-    interval = {"field": (-0.5, 0.5)}
+@pytest.mark.parametrize(("levels", "most"), [(9, 0.5), (8, 2.0)])
+def test_no_field_keeps_the_states_of_the_other_sign(levels: int, most: float) -> None:
+    """In the cold few sweeps turn a lattice, and an even number of levels has none without field.
+    The magnetisation of every level within five standard errors: a false alarm in a hundred
+    thousand."""
+    interval = {"field": (-most, most)}
     target = Range.of(interval).end(Ising((3, 4), 1.5))
     source = PopulationAnnealing(size=1_000, num_rungs=20, steps_per_rung=1)
-    buffer = Ranged(over=Range.of(interval), levels=9).buffer(source, target)
+    buffer = Ranged(over=Range.of(interval), levels=levels).buffer(source, target)
     assert isinstance(buffer, LevelBuffer)
     buffer.start(torch.Generator().manual_seed(0))
     for member, x in zip(buffer.members, buffer.levels, strict=True):
@@ -195,6 +197,13 @@ def test_all_levels_have_their_turn() -> None:
 def test_other_sources_are_refused() -> None:
     with pytest.raises(ValueError, match="buffer is uniform: expected population_annealing"):
         Ranged(over=OVER).buffer(Uniform(), Ising(3, 0.6))
+
+
+def test_a_target_that_is_not_the_end_is_refused() -> None:
+    """Its states would be taken for those of the upper end."""
+    config = presets.ranged(Ising(3, 0.6), OVER, "tiny")
+    with pytest.raises(ValueError, match=r"of beta to 0\.6: expected the target at the upper end"):
+        tcsis.train(Ising(3, 0.5), config=config, progress=False)
 
 
 # -- training -------------------------------------------------------------------------------------
@@ -343,3 +352,38 @@ def test_clusters_move_where_they_do_at_both_ends() -> None:
     cold, turned = Range(parameter="beta", low=0.1, high=0.6), Range.of({"beta": (-0.3, 0.4)})
     assert tcsis.presets.ranged(Ising(12, 0.6), cold).buffer.kernel == "swendsen-wang"
     assert tcsis.presets.ranged(Ising(12, 0.4), turned).buffer.kernel == "gibbs"
+
+
+def test_a_range_from_no_couplings_at_all() -> None:
+    """At β = 0 a glass has translations, which its model must not take for its own."""
+    target, over = SpinGlass((2, 4), 1.0, seed=1), Range.of({"beta": (0, 1)})
+    model = presets.ranged(target, over, "tiny").new_model(target, 0)
+    assert len(model.law.network.row) == 8
+
+
+def test_a_range_begins_with_a_model_of_another_one() -> None:
+    """Of other ends and other levels; the correlations are those of its own states."""
+    over = Range.of({"beta": (0.1, 0.3)})
+    config = presets.ranged(Ising(3, 0.3), over, "tiny")
+    before = config.new_model(Ising(3, 0.3), 1)
+    longer = presets.ranged(Ising(3, 0.6), OVER, "tiny").changed(method={"levels": 5})
+    run = Run(Ising(3, 0.6), longer, 0, first=lambda: before)
+    run.begin()
+    for weights, theirs in zip(run.model.parameters(), before.parameters(), strict=True):
+        assert torch.equal(weights, theirs)
+    assert run.model.covariances.shape == (5, 9, 9)
+    assert float(run.model.covariances[4, 0, 1]) > 0.2  # that of neighbours at 0.6
+    wide, high = Ising((2, 4), 0.6), Ising((4, 2), 0.6)
+    run = Run(high, longer, 0, first=lambda: longer.new_model(wide, 0))
+    with pytest.raises(ValueError, match=r"lattice \(2, 4\) where this is one of \(4, 2\)"):
+        run.begin()
+
+
+def test_a_function_that_is_recognised_is_loaded_at_a_value(tmp_path: Path) -> None:
+    """With the symmetries that were found."""
+    target = from_callable(Ising(3, 0.6).log_density, 9, 2)
+    model = tcsis.train_range(target, "tiny", power=(0.1, 1), steps=3, progress=False)
+    one = model.at(power=0.5)
+    one.save(tmp_path)
+    again = tcsis.load(tmp_path, target=target.scaled(0.5))
+    assert torch.equal(again.sample(50, seed=1).x, one.sample(50, seed=1).x)

@@ -241,6 +241,23 @@ def test_a_loss_that_is_no_number_is_noticed_by_all() -> None:
     assert on_ranks(2, work) == [(NUM_STEPS + 2, 1)] * 2
 
 
+def test_a_budget_is_refused_by_all_ranks() -> None:
+    """With the seconds that were given, and not those of rank 0 alone."""
+    (kind, sentence), other = both(config_of("autoregressive"), time_budget=1e-3)
+    assert kind == "BudgetError"
+    assert sentence.startswith("time_budget is 0.001 s")
+    assert other == (kind, sentence)
+
+
+def test_a_share_that_pays_for_no_growth_is_left_to_the_lattice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tcsis.learn.growth.SHARE", 1e-9)
+    (losses, _), (others, _) = both(config_of("any-time", grows=[[2, 2]]), time_budget=600)
+    assert len(losses) == NUM_STEPS
+    check_close(others, losses)
+
+
 # -- settings --------------------------------------------------------------------------------------
 
 

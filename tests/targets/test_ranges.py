@@ -118,3 +118,27 @@ def test_the_least_symmetric_member() -> None:
         member = Range.of({"field": ends}).least_symmetric(Ising(3, 0.4))
         assert not member.symmetries.value_permutation
     assert Range.of({"beta": (0, 1)}).least_symmetric(Ising(3, 0.4)).symmetries.value_permutation
+
+
+def test_a_glass_without_couplings_at_one_end_has_no_translations() -> None:
+    for ends in ((0, 1), (-1, 0), (-1, 1)):
+        member = Range.of({"beta": ends}).least_symmetric(SpinGlass((2, 4), 1.0, seed=1))
+        assert not member.symmetries.translations
+
+
+def test_a_value_at_an_end_may_be_rounded() -> None:
+    over = Range.of({"beta": (0.1, 0.6)})
+    assert 0.2 * 3 > 0.6
+    assert over.read({"beta": 0.2 * 3}) == 0.6
+    assert over.read({"beta": 0.1 - 1e-12}) == 0.1
+
+
+def test_a_number_of_a_target_that_is_given_something_is_refused() -> None:
+    with pytest.raises(ValueError, match="is given something: expected a range of power"):
+        Range.of({"beta": (0.1, 0.6)}).end(Ising(3, 0.4).given({0: 1}))
+
+
+@pytest.mark.parametrize("text", ["=0.1:0.6", "beta", "beta=0.1", "beta=0.1:0.3:0.6", ""])
+def test_text_that_names_no_range_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a parameter and its two ends, such as"):
+        Range.parse(text)

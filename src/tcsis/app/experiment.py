@@ -168,14 +168,17 @@ def run_train(job: Job, run: TrainRun, config: Config) -> Comparison:
     return finish(job, config.method.kind, Entry.of(model, draws))
 
 
-def find_start(run: TrainRun) -> Learned | None:
-    """The model whose weights a training begins with, that of the run named."""
-    return None if run.start is None else load_learned(Path(run.start) / CHECKPOINT)
+def find_start(job: Job, run: TrainRun) -> Learned | None:
+    """The model whose weights a training begins with, that of the run named; one that goes on needs
+    it no more."""
+    if run.start is None or job.goes_on:
+        return None
+    return load_learned(Path(run.start) / CHECKPOINT)
 
 
 def train_model(job: Job, run: TrainRun, config: Config) -> Learned:
     return train(
-        job.target, config=config, start=find_start(run), seed=run.seed,
+        job.target, config=config, start=find_start(job, run), seed=run.seed,
         time_budget=run.time_budget, folder=job.folder, resume=job.goes_on,
         checkpoint_every=run.checkpoint_every, progress=job.progress, ranks=job.ranks,
     )  # fmt: skip

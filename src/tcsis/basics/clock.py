@@ -6,8 +6,11 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tcsis.basics.ranks import ALONE, Ranks
+
+T = TypeVar("T")
 
 GROWTH = 4
 
@@ -16,10 +19,14 @@ class BudgetError(ValueError):
     """A time budget that pays for no result; ``needed`` seconds might."""
 
     def __init__(self, budget: float, reason: str, needed: float):
-        super().__init__(
-            f"time_budget is {budget:.3g} s and {reason}: expected at least about {about(needed)} s"
+        super().__init__(budget, reason, needed)
+        self.budget, self.reason, self.needed = budget, reason, needed
+
+    def __str__(self) -> str:
+        return (
+            f"time_budget is {self.budget:.3g} s and {self.reason}: expected at least about "
+            f"{about(self.needed)} s"
         )
-        self.needed = needed
 
 
 def about(seconds: float) -> str:
@@ -61,6 +68,21 @@ class Budget:
     def other_than(self, what: str) -> float:
         """Seconds that went to anything else."""
         return self.total - self.spent.get(what, 0.0)
+
+
+def told_within(ranks: Ranks, find: Callable[[], T]) -> T:
+    """What rank 0 finds within a budget; where that is refused, it is by all ranks."""
+
+    def attempt() -> T | BudgetError:
+        try:
+            return find()
+        except BudgetError as error:
+            return error
+
+    found = ranks.told(attempt)
+    if isinstance(found, BudgetError):
+        raise found
+    return found
 
 
 def account(spent: Mapping[str, float], notes: Mapping[str, str]) -> str:

@@ -103,6 +103,16 @@ def given_sites(model: KnownLaw, evidence: float, generator: torch.Generator) ->
 # -- the method -----------------------------------------------------------------------------------
 
 
+def refuse_other_lattice(model: KnownLaw, start: KnownLaw) -> None:
+    """Refuse as many weights, of other displacements."""
+    ours, theirs = (None if m.lattice is None else m.lattice.shape for m in (model, start))
+    if ours != theirs:
+        raise ValueError(
+            f"start is a model of a lattice {theirs} where this is one of {ours}: expected "
+            "one that is no longer along any axis"
+        )
+
+
 class AnyTime(Method[KnownLaw]):
     """A network of ``width``, each answer of which reads the ``reach`` nearest known sites; a share
     ``evidence`` of the steps is trained with sites given.  With ``symmetric``, values that the
@@ -144,12 +154,7 @@ class AnyTime(Method[KnownLaw]):
             return
         refuse_unless_alike(model, start)
         assert isinstance(start, KnownLaw)
-        ours, theirs = (None if m.lattice is None else m.lattice.shape for m in (model, start))
-        if ours != theirs:  # as many weights, of other displacements
-            raise ValueError(
-                f"start is a model of a lattice {theirs} where this is one of {ours}: expected "
-                "one that is no longer along any axis"
-            )
+        refuse_other_lattice(model, start)
 
     def carry(self, model: KnownLaw, start: nn.Module, buffer: Buffer) -> None:
         """The same, or those of a smaller periodic lattice by displacement; the correlations are

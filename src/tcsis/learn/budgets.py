@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 
 from tcsis.basics.clock import GROWTH, Budget, BudgetError, about, account
-from tcsis.learn.buffers import Source
-from tcsis.targets.base import Target
+from tcsis.learn.buffers import Buffer, Source
 
 RECOGNISED, ANNEALED, EVALUATED, ALL_EVALUATED = 0.1, 0.5, 0.05, 0.2
 """Shares of a budget that go at most to probing a black box, to filling the buffer, to an
@@ -33,14 +32,14 @@ def new_budget(time_budget: float | None) -> Budget:
     return Budget(math.inf if time_budget is None else time_budget)
 
 
-def fit_source(source: Source, target: Target, budget: Budget, times: int = 1) -> Source:
-    """The source, or a smaller one that fills so many buffers, one after the other, within their
-    share of the budget."""
+def fit_source(buffer: Buffer, budget: Budget, times: int = 1) -> Source:
+    """The source of a buffer, or a smaller one that fills so many of them, one after the other,
+    within their share of the budget."""
     if budget.limit == math.inf:
-        return source
+        return buffer.source
     seconds = ANNEALED * budget.left / times
     check_begun(budget, 0.0)
-    smaller, needed = source.within(target, seconds)
+    smaller, needed = buffer.within(seconds)
     if needed > seconds:
         raise BudgetError(
             budget.limit,

@@ -95,6 +95,11 @@ class Buffer:
     states: Tensor | None = None
     scale: float = 1.0
 
+    def within(self, seconds: float) -> tuple[Source, float]:
+        """The source, or a smaller one that fills this buffer in so many seconds, and how many that
+        takes."""
+        return self.source.within(self.target, seconds)
+
     def start(self, generator: torch.Generator) -> None:
         self.scale = self.source.scale(0.0)
         self.states = self.source.start(self.target, generator)

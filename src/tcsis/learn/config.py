@@ -6,6 +6,8 @@ settings that it reads, and refuses all others.
 
 from __future__ import annotations
 
+import operator
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -60,6 +62,22 @@ class Config(Frozen):
     num_evaluations: Annotated[int, Field(ge=0)] = 5
     num_evaluated: Positive = 2_000
     shards: Positive = 1
+
+    @model_validator(mode="after")
+    def check_grows(self) -> Config:
+        shapes = [list(shape) for shape in self.grows]
+        if shapes and not isinstance(self.method, AnyTime):
+            raise ValueError(
+                f"grows is {shapes} and the method {self.method.kind}: expected [], as any-time "
+                "alone takes weights of a smaller lattice"
+            )
+        for before, after in pairwise(self.grows):
+            if len(before) != len(after) or any(map(operator.gt, before, after)):
+                raise ValueError(
+                    f"grows is {shapes}: expected as many sides in each as in the one before, "
+                    "and none of them shorter"
+                )
+        return self
 
     @model_validator(mode="after")
     def check_shards(self) -> Config:

@@ -38,9 +38,7 @@ def grown(
             with counting(small) as cost:
                 for _ in run.steps():
                     pass
-        except BudgetError:
-            if ranks.size > 1:  # of whom the others wait
-                raise
+        except BudgetError:  # of all ranks
             break
         finally:  # evaluations like those of the target, if of fewer sites
             target.count(cost.densities)

@@ -1,9 +1,9 @@
 """States of several targets at once, the levels of a range, each with a population of its own.
 
-One is annealed from noise.  The states of the others come from those of their neighbour on its
-side: resampled by their weights p̄_after/p̄_before, and moved on.  So cold ones start from warm ones,
-and both signs of a field from none: from one sign to the other, a cold population would stay
-behind.
+The one nearest to zero is annealed from noise, and where the range crosses zero one on either side
+of it.  The states of the others come from those of their neighbour on its side: resampled by their
+weights p̄_after/p̄_before, and moved on.  So cold ones start from warm ones, and both signs of a
+field from none: from one sign to the other, a cold population would stay behind.
 """
 
 from __future__ import annotations
@@ -15,25 +15,38 @@ import torch
 from torch import Tensor
 
 from tcsis.draws import Draws, systematic_resample
-from tcsis.learn.buffers import Buffer, PopulationAnnealing, SampleModel
+from tcsis.learn.buffers import FEWEST_RUNGS, Buffer, PopulationAnnealing, SampleModel, Source
 from tcsis.targets.base import Target
 
 
 @dataclass
 class LevelBuffer(Buffer):
     """States (levels, n, d) of all ``members``, of which training sees those of one ``level`` at a
-    time: another at random whenever the source is due, moved on when its turn comes.  The one that
-    comes ``first`` is annealed from noise."""
+    time: another at random whenever the source is due, moved on when its turn comes.  Those that
+    come ``first``, one or two neighbours, are annealed from noise."""
 
     members: Sequence[Target] = ()
-    first: int = 0
+    first: tuple[int, ...] = (0,)
     level: int = 0
+
+    def within(self, seconds: float) -> tuple[Source, float]:
+        """Beside the rungs to each first level, each other one takes the sweeps of a rung."""
+        first, source = len(self.first), self.source
+        others = len(self.members) - first
+        assert isinstance(source, PopulationAnnealing)
+        for num_rungs in (source.num_rungs, FEWEST_RUNGS):  # fewer where time is short
+            smaller, needed = super().within(seconds / (first + others / num_rungs))
+            assert isinstance(smaller, PopulationAnnealing)
+            needed *= first + others / smaller.num_rungs
+            if needed <= seconds:
+                break
+        return smaller, needed
 
     def start(self, generator: torch.Generator) -> None:
         assert isinstance(self.source, PopulationAnnealing)
         source = self.source.model_copy(update={"num_moved": None})
-        found = {self.first: source.start(self.members[self.first], generator)}
-        up, down = range(self.first + 1, len(self.members)), range(self.first - 1, -1, -1)
+        found = {n: source.start(self.members[n], generator) for n in self.first}
+        up, down = range(self.first[-1] + 1, len(self.members)), range(self.first[0] - 1, -1, -1)
         for number, neighbour in [(n, n - 1) for n in up] + [(n, n + 1) for n in down]:
             before, after = self.members[neighbour], self.members[number]
             x = found[neighbour]

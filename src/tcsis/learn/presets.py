@@ -113,7 +113,7 @@ def fast_ranged(target: Target, over: Range) -> Config:
             f"{target} is costly to evaluate, and a range anneals a population at every level: "
             "expected a cheaper density; train on one value at a time by tcsis.train"
         )
-    base = any_time(target)
+    base = any_time(over.least_symmetric(target))
     assert isinstance(base.method, AnyTime)
     inner = base.method.model_copy(update={"evidence": 0.2})
     # clusters move where they do at both ends

@@ -15,13 +15,13 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from tcsis.learn.any_time import AnyTime, by_both_sides, linear_loss
+from tcsis.learn.any_time import AnyTime, by_both_sides, linear_loss, refuse_other_lattice
 from tcsis.learn.block_sampler import AnyTimeSampler
 from tcsis.learn.buffers import Buffer, PopulationAnnealing, Source
 from tcsis.learn.levels import LevelBuffer
-from tcsis.learn.method import How, Loss, Method
+from tcsis.learn.method import How, Loss, Method, refuse_unless_alike
 from tcsis.learn.models.known_law import KnownLaw
 from tcsis.learn.models.ranged_law import RangedLaw
 from tcsis.learn.start import descend
@@ -51,13 +51,16 @@ class Ranged(Method[RangedLaw]):
                 f"buffer is {source.kind}: expected population_annealing, for a range has a "
                 "population at every level"
             )
+        self.over.check_end(target)
         values = self.over.levels(self.levels).tolist()
         members = [self.over.at(target, value) for value in values]
-        first = min(range(self.levels), key=lambda n: abs(values[n]))  # where least holds states
+        below, above = ([n for n, x in enumerate(values) if sign * x >= 0] for sign in (-1, 1))
+        first = tuple(sorted({*below[-1:], *above[:1]}))  # where least holds states
         return LevelBuffer(source, target, members=members, first=first, level=self.levels - 1)
 
     def model(self, target: Target) -> RangedLaw:
-        return RangedLaw(self.inner.model(self.over.least_symmetric(target)), self.levels)
+        known = self.over.least_symmetric(target.sketch)
+        return RangedLaw(self.inner.model(known), self.levels)
 
     def prepare(
         self, model: RangedLaw, target: Target, buffer: Buffer, generator: torch.Generator
@@ -85,6 +88,20 @@ class Ranged(Method[RangedLaw]):
         fitted = [network.linear, slopes["linear"], network.bias, slopes["bias"]]
         descend([weights for weights in fitted if weights.numel()], loss)
 
+    def check_start(self, model: RangedLaw, start: nn.Module) -> None:
+        refuse_unless_alike(model, start)
+        assert isinstance(start, RangedLaw)
+        refuse_other_lattice(model.law, start.law)
+
+    @torch.no_grad()
+    def carry(self, model: RangedLaw, start: nn.Module, buffer: Buffer) -> None:
+        """Those of another range, of any number of levels; the correlations are those of the
+        buffer."""
+        assert isinstance(buffer, LevelBuffer)
+        model.correlate(buffer.levels)
+        for weights, theirs in zip(model.parameters(), start.parameters(), strict=True):
+            weights.copy_(theirs)
+
     def loss(self, model: RangedLaw, target: Target, buffer: Buffer) -> Loss:
         assert isinstance(buffer, LevelBuffer)
 
@@ -105,7 +122,8 @@ class Ranged(Method[RangedLaw]):
         self, model: RangedLaw, target: Target, values: Mapping[str, float]
     ) -> tuple[Target, AnyTime, KnownLaw]:
         value = self.over.read(values)
-        alike = self.over.least_symmetric(target).symmetries.value_permutation
+        known = self.over.least_symmetric(target.free.sketch)  # as the model was made for it
+        alike = known.symmetries.value_permutation
         inner = self.inner.model_copy(update={"symmetric": self.inner.symmetric and alike})
         return self.over.at(target, value), inner, model.at(self.over.place(value))
 

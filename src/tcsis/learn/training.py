@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from tcsis import exact
 from tcsis.basics.checks import make_generator
-from tcsis.basics.clock import Budget
+from tcsis.basics.clock import Budget, told_within
 from tcsis.basics.ranks import ALONE, Ranks
 from tcsis.basics.threads import at_most
 from tcsis.draws import Draws
@@ -126,7 +126,7 @@ class Run:
             yield self.step
             return
         if not self.step:
-            self.ranks.told(lambda: check_begun(self.budget, self.reserve))
+            told_within(self.ranks, lambda: check_begun(self.budget, self.reserve))
         good, first = self.snapshot(), self.step
         while self.progress < 1:
             before = self.progress
@@ -153,7 +153,7 @@ class Run:
         if first is not None:
             self.method.check_start(self.model, first)  # before there is work for states
             self.budget.lap("growing")
-        source = self.ranks.told(self.fitting_source)
+        source = told_within(self.ranks, self.fitting_source)
         for shard in self.shards:
             shard.buffer.source = source
             shard.buffer.start(shard.generator)
@@ -167,7 +167,7 @@ class Run:
 
     def fitting_source(self) -> Source:
         """Of a shard's states, as far as the budget pays for those of all shards here."""
-        return fit_source(self.buffer.source, self.known, self.budget, len(self.shards))
+        return fit_source(self.buffer, self.budget, len(self.shards))
 
     def prepare(self, states: Buffer, first: nn.Module | None) -> dict[str, Tensor]:
         """Fit what is fitted before training, to the states of all shards, or take the weights of

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 import torch
@@ -19,9 +20,12 @@ from torch import Tensor
 
 from tcsis.basics.frozen import Frozen
 from tcsis.targets.base import Target
+from tcsis.targets.given import Given
 from tcsis.targets.spec import build, describe
 
 POWER = "power"
+ROUNDING = 1e-9
+"""Of a value at an end, such as 3·0.2 for 0.6, relative to the range."""
 
 
 class Range(Frozen):
@@ -66,19 +70,24 @@ class Range(Frozen):
     @staticmethod
     def parse(text: str) -> Range:
         """From "beta=0.1:0.6"."""
-        parameter, _, ends = text.partition("=")
+        parameter, _, ends = map(str.strip, text.partition("="))
         try:
-            low, high = (float(end) for end in ends.split(":"))
+            low, high = (float(end) for end in ends.split(":") if parameter)
         except ValueError:
             raise ValueError(
                 f"range is {text!r}: expected a parameter and its two ends, such as beta=0.1:0.6"
             ) from None
-        return Range.of({parameter.strip(): (low, high)})
+        return Range.of({parameter: (low, high)})
 
     def at(self, target: Target, value: float) -> Target:
         """The member of the family of ``target``."""
         if self.parameter == POWER:
             return target if value == 1 else target.scaled(value)
+        if isinstance(target, Given):  # samplers work on its free sites, which have fields alone
+            raise ValueError(
+                f"{target} is given something: expected a range of {POWER}, or a range of "
+                f"{self.parameter} without evidence, which model.at(...).given(...) takes"
+            )
         spec, tensors = describe(target)
         numbers = [name for name, one in spec.items() if isinstance(one, float)]
         if self.parameter not in numbers or self.parameter == "constant":
@@ -95,11 +104,20 @@ class Range(Frozen):
         """The member at ``high``."""
         return self.at(target, self.high)
 
+    def check_end(self, target: Target) -> None:
+        """Refuse a target that is not the member at ``high``."""
+        own = getattr(target, self.parameter, self.high)  # none has a power
+        if own != self.high:
+            raise ValueError(
+                f"{target} is trained for a range of {self.parameter} to {self.high:g}: expected "
+                "the target at the upper end"
+            )
+
     def least_symmetric(self, target: Target) -> Target:
         """A member whose symmetries all others have: a field, unless it is zero, tells values
-        apart."""
+        apart, and couplings, unless β is zero, may tell sites apart."""
         ends = (self.end(target), self.at(target, self.low))
-        return ends[0] if not ends[0].symmetries.value_permutation else ends[1]
+        return min(ends, key=lambda end: sum(astuple(end.symmetries)))
 
     def read(self, given: Mapping[str, Any]) -> float:
         """The value of ``{"beta": 0.37}``, if it is one of the range."""
@@ -110,12 +128,13 @@ class Range(Frozen):
         value = given[self.parameter]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{self.parameter} is {value!r}: expected a number, {inside}")
-        if not self.low <= value <= self.high:
+        spare = ROUNDING * (self.high - self.low)
+        if not self.low - spare <= value <= self.high + spare:
             raise ValueError(
                 f"{self.parameter} is {value:g}: the model was trained for {inside}; expected a "
                 "value inside, or train on a longer range"
             )
-        return float(value)
+        return min(max(float(value), self.low), self.high)
 
     def levels(self, n: int) -> Tensor:
         """n values from one end to the other, (n,)."""

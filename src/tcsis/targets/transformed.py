@@ -81,6 +81,11 @@ class Scaled(Transformed):
     def restrict(self, known: KnownSites) -> Target:
         return self.target.restrict(known).scaled(self.scale)
 
+    @property
+    def sketch(self) -> Target:
+        found = self.target.sketch
+        return self if found is self.target or self.scale.ndim else found.scaled(self.scale)
+
     def _log_density(self, x: Tensor) -> Tensor:
         return self._times(self.target._log_density(x), self.scale)
 

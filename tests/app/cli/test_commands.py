@@ -587,4 +587,14 @@ def test_a_run_begins_with_the_weights_of_another(tcsis_cli: Callable, tmp_path:
     refused = tcsis_cli("train", *SMALL, *any_time, "--start", "nowhere", "--out", "other")
     assert refused.code == 4 and refused.err.count("\n") == 1 and "nowhere" in refused.err
     other = tcsis_cli("train", *SMALL, *TINY, "--start", "small", "--out", "other")
-    assert other.code == 2 and "expected a model of the same method" in other.err
+    assert other.code == 2 and "is to be trained: expected the same" in other.err
+
+
+def test_a_run_goes_on_without_the_one_that_it_began_with(
+    tcsis_cli: Callable, tmp_path: Path
+) -> None:
+    assert tcsis_cli("train", *SMALL, *TINY, "--out", "first").code == 0
+    assert tcsis_cli("train", *SMALL, *TINY, "--start", "first", "--out", "second").code == 0
+    (tmp_path / "first").rename(tmp_path / "elsewhere")
+    done = tcsis_cli("train", "--resume", "--out", "second", "--steps", "12")
+    assert done.code == 0, done.err
