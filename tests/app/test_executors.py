@@ -140,6 +140,29 @@ def note(path: Path) -> None:
     time.sleep(0.1)
 
 
+FAULTS = """
+import resource
+import cloudpickle, torch
+from tcsis.app import executors
+
+def faults(size):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):
+        torch.ones(size).mul(2.0)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(executors.attempt(cloudpickle.dumps((faults, 2**20))))
+"""
+"""How often pages of 4 MB are made anew while 400 arrays of that size are."""
+
+
+@pytest.mark.slow
+def test_a_worker_of_dask_keeps_memory_for_the_next_array() -> None:
+    environment = os.environ | {"MALLOC_TRIM_THRESHOLD_": executors.TRIM_OF_DASK}
+    told = subprocess.check_output([sys.executable, "-c", FAULTS], env=environment, text=True)
+    assert int(told) < 40_000  # of 400,000
+
+
 # -- processes of this machine ---------------------------------------------------------------------
 
 

@@ -423,6 +423,9 @@ def test_bad_options_are_one_line(
     assert "is a file: expected a folder" in capfd.readouterr().err
     assert main(["bench", "--check", "a", "--out", "b"]) == 2
     assert "out is given with check" in capfd.readouterr().err
+    for option in ("--out", "--check"):
+        assert main(["bench", "--quick", option, ""]) == 2
+        assert "the folder has no name" in capfd.readouterr().err
     assert main(["bench", "--quick", "--check", str(tmp_path / "none")]) == 2
     assert "expected the folder of a run that is finished" in capfd.readouterr().err
 

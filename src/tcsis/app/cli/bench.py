@@ -36,6 +36,8 @@ def bench(
     command = command_line(quick, out, num_workers, scheduler, check)
     if check is not None and out is not None:
         raise ValueError("out is given with check: expected one of them, a check keeps nothing")
+    if "" in (out, check):  # of a variable that was not set, and not the folder one is in
+        raise ValueError("the folder has no name: expected one")
     folder = FOLDERS[plan.name] if out is None else Path(out)
     with executors.choose(num_workers, scheduler) as place:
         if check is not None:
