@@ -173,8 +173,10 @@ def test_slow_steps_are_refused(clock: Clock, monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_used_up_before_the_first_step_is_refused() -> None:
     budget = Budget(1.0)
     budget.spent["set-up"] = 5.0
-    with pytest.raises(BudgetError, match=r"before the first step took 5 s.*\(5.0 s set-up\)"):
+    with pytest.raises(BudgetError, match=r"before the first step took 5.* s.*\(5\.. s set-up\)"):
         next(Run(ISING, presets.tiny(ISING), seed=0, time_budget=budget).steps())
+    with pytest.raises(BudgetError, match=r"which is done once: expected at least"):
+        budgets.check_begun(Budget(-1.0), 0.0)  # nothing of which can be told
 
 
 def test_warm_up_fits_the_steps_that_will_be_made() -> None:

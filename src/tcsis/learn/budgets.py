@@ -68,12 +68,12 @@ def fit_evaluation(most: int, look: Callable[[int], object], budget: Budget) -> 
 
 def check_begun(budget: Budget, reserve: float) -> None:
     """Refuse a budget that is used up before the first step, but for what is kept back."""
-    used = budget.limit - budget.left
+    used, parts = budget.limit - budget.left, account(budget.spent, {})
     if used + reserve >= budget.limit:
         raise BudgetError(
             budget.limit,
             f"what comes before the first step took {about(used)} s, compiling included, which is "
-            f"done once ({account(budget.spent, {})})",
+            f"done once{f' ({parts})' if parts else ''}",
             2 * (used + reserve),
         )
 
