@@ -457,6 +457,20 @@ def test_a_method_that_is_refused_now_is_wrong() -> None:
     assert wrong == ["no two methods of one target have an estimate: there is nothing to compare"]
 
 
+def test_training_pays_against_the_chains_of_others_too() -> None:
+    plan = named(FULL, "wolff", "any-time", "mcising-wolff")
+    cost = {"wolff": 1e-3, "any-time": 1e-4, "mcising-wolff": 2e-4}
+    rows = [
+        table.Row(task, result(cost[task.method.name], training_seconds=10.0))
+        for task in plan.tasks()
+        if (task.family.name, task.side) == ("critical", 16)
+    ]
+    (choice,) = table.choices(plan, rows)
+    assert choice.other is not None
+    assert choice.other.task.method.needs == "mcising"
+    assert choice.says == "100,000 draws"
+
+
 def test_a_library_that_the_folder_had_not_is_left_out(tmp_path: Path) -> None:
     tasks = [task for task in FULL.tasks() if task.name in FULL.guarded]
     peers = [task for task in tasks if task.method.needs]

@@ -168,7 +168,7 @@ def by_amount(plan: Plan, rows: Sequence[Row]) -> Figure:
     for family, axes in zip(plan.families, every, strict=False):
         side = side_of(plan, rows, family)
         for row in rows:
-            if (row.task.family, row.task.side) == (family, side) and not row.task.method.needs:
+            if (row.task.family, row.task.side) == (family, side):
                 shown[row.task.method.name] = row.task.method
                 draw_amortised(axes, row, amounts, looks(plan)[row.task.method.name])
         title, said = f"{family.title}, side {side}", ""

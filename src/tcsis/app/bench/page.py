@@ -120,9 +120,9 @@ def counted(rows: Sequence[Row]) -> str:
     refused = sum(row.result.refused is not None for row in rows)
     return (
         f"{len(rows)} cells, {refused} of them refused: these are known by a lower bound alone, "
-        "with the reason in the table. *Training pays from* compares the cheapest of this "
-        "library's methods without training with its trained samplers; chains are taken to have "
-        "arrived, and other libraries are left to the table."
+        "with the reason in the table. *Training pays from* compares the trained samplers "
+        "with the cheapest method without training, of this library or another; chains are taken "
+        "to have arrived."
     )
 
 

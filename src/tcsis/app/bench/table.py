@@ -211,9 +211,8 @@ def choices(plan: Plan, rows: Sequence[Row]) -> list[Choice]:
     for family in plan.families:
         for side in family.sides:
             own = [r for r in rows if (r.task.family, r.task.side) == (family, side)]
-            ours = [row for row in own if not row.task.method.needs]
-            if len({row.task.method.learned for row in ours}) == 2:
-                found.append(choose(family, side, ours))
+            if len({row.task.method.learned for row in own}) == 2:
+                found.append(choose(family, side, own))
     return found
 
 
