@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import cloudpickle
 import pytest
@@ -98,6 +99,34 @@ def test_what_cannot_be_sent_is_refused_before_anything_begins() -> None:
         next(executors.run_all(square, [1, Lock()], pool))
 
 
+@pytest.mark.parametrize("never", ["shut down", "no executor"])
+def test_what_takes_no_work_is_refused_in_a_sentence(never: str) -> None:
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    where: Any = pool if never == "shut down" else 3
+    with pytest.raises(ValueError, match=r"executor takes no work \(.*\): expected an executor"):
+        next(executors.run_all(square, [1], where))
+
+
+class OnlyOne(ThreadPoolExecutor):
+    """Is shut down once it has a piece."""
+
+    given: Future
+
+    def submit(self, function: Callable, /, *given: Any, **named: Any) -> Future:
+        if hasattr(self, "given"):
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        self.given = Future()
+        return self.given
+
+
+def test_what_was_taken_is_cancelled_where_the_rest_is_refused() -> None:
+    with OnlyOne(1) as pool:
+        with pytest.raises(ValueError, match="executor takes no work"):
+            next(executors.run_all(square, [1, 2], pool))
+        assert pool.given.cancelled()
+
+
 def test_what_has_not_begun_is_cancelled_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         results = executors.run_all(note, [tmp_path / str(i) for i in range(20)], pool)
@@ -109,6 +138,29 @@ def test_what_has_not_begun_is_cancelled_when_nobody_wants_it_any_more(tmp_path:
 def note(path: Path) -> None:
     path.touch()
     time.sleep(0.1)
+
+
+FAULTS = """
+import resource
+import cloudpickle, torch
+from tcsis.app import executors
+
+def faults(size):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):
+        torch.ones(size).mul(2.0)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(executors.attempt(cloudpickle.dumps((faults, 2**20))))
+"""
+"""How often pages of 4 MB are made anew while 400 arrays of that size are."""
+
+
+@pytest.mark.slow
+def test_a_worker_of_dask_keeps_memory_for_the_next_array() -> None:
+    environment = os.environ | {"MALLOC_TRIM_THRESHOLD_": executors.TRIM_OF_DASK}
+    told = subprocess.check_output([sys.executable, "-c", FAULTS], env=environment, text=True)
+    assert int(told) < 40_000  # of 400,000
 
 
 # -- processes of this machine ---------------------------------------------------------------------

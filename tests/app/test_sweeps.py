@@ -49,6 +49,12 @@ def test_rows_are_in_order_and_are_what_their_seeds_give(pool: Executor) -> None
     assert row.verdict == tcsis.judge(draws, targets["ising"]).level
 
 
+def test_seeds_that_come_once_are_those_of_every_target(pool: Executor) -> None:
+    targets = {"a": Ising(2, 0.3), "b": Ising(2, 0.4)}
+    sweep = tcsis.sweep(targets, (seed for seed in (2, 0)), executor=pool, **SMALL)
+    assert [(row.target, row.seed) for row in sweep] == [("a", 2), ("a", 0), ("b", 2), ("b", 0)]
+
+
 def test_a_model_that_fails_is_a_row_that_says_why(
     pool: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

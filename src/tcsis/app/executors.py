@@ -11,6 +11,7 @@ and what comes of it depends neither on which one it is nor on how many there ar
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import platform
@@ -49,6 +50,8 @@ MOMENT = 0.5
 """Seconds after which a process notices that its parent is gone."""
 PATIENCE, START = 10.0, 30.0
 """Seconds that a scheduler has to answer, and then to find a worker."""
+TRIM_OF_DASK, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = "65536", -1, -3
+"""The default of distributed.nanny.pre-spawn-environ, and names of malloc.h."""
 PROTOCOLS = ("tcp", "tls", "ws", "wss", "ucx")
 
 Piece = TypeVar("Piece")
@@ -73,6 +76,11 @@ class Failure:
         return cls(kind, text if written and text else f"{kind}: {text}")
 
 
+OTHER_CODE = Failure(
+    "OtherCode", "its worker has other code of tcsis: install there what this process runs"
+)
+
+
 def run_all(
     function: Callable[[Piece], Outcome], pieces: Iterable[Piece], executor: Executor
 ) -> Generator[tuple[Piece, Outcome | Failure], None, None]:
@@ -82,8 +90,10 @@ def run_all(
     cancelled when the generator is closed, or left by an error.
     """
     packed = [(piece, pack(function, piece)) for piece in pieces]  # all, before any begins
-    futures = {executor.submit(attempt, sent): piece for piece, sent in packed}
+    futures: dict[Future[Any], Piece] = {}
     try:
+        for piece, sent in packed:
+            futures[submit(executor, sent)] = piece
         for future in as_completed(list(futures)):
             done = futures.pop(future), outcome_of(future)
             del future  # or a cluster holds the result, and makes it anew where it is lost
@@ -104,18 +114,40 @@ def pack(function: Callable[[Piece], Any], piece: Piece) -> bytes:
         ) from None
 
 
+def submit(executor: Executor, sent: bytes) -> Future[Any]:
+    try:
+        return executor.submit(attempt, sent)
+    except (RuntimeError, AttributeError) as error:
+        raise ValueError(
+            f"executor takes no work ({error}): expected an executor of concurrent.futures that is "
+            "not shut down"
+        ) from None
+
+
 ALONE = threading.Lock()
 """Held by the piece that a process works on: compiled loops are not for several threads at once."""
 
 
 def attempt(packed: bytes) -> Any:
     """A piece of work in the process that does it."""
+    keep_memory()
     with ALONE, at_most(1):
         try:
             function, piece = cloudpickle.loads(packed)
             return function(piece)
         except Exception as error:
             return Failure.of(error)
+
+
+def keep_memory() -> None:
+    """Undo what Dask tells its workers, to give memory back at once: arrays are then paged in anew
+    every time, which makes a sampler take up to three times as long.  These are the values that
+    glibc comes to by itself."""
+    if os.environ.get("MALLOC_TRIM_THRESHOLD_") == TRIM_OF_DASK:
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "mallopt"):
+            libc.mallopt(M_MMAP_THRESHOLD, 2**25)
+            libc.mallopt(M_TRIM_THRESHOLD, 2**26)
 
 
 def outcome_of(future: Future[Any]) -> Any:

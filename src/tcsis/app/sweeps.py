@@ -154,10 +154,11 @@ def sweep(
         "time_budget": time_budget,
     }  # fmt: skip
     check_integer("n", n)
+    numbers = listed(seeds)
     pieces = [
         Piece(name, target, seed, n, settings)
         for name, target in named(targets)
-        for seed in listed(seeds)
+        for seed in numbers
     ]
     place: AbstractContextManager[Executor] = (
         executors.choose(workers, None) if executor is None else nullcontext(executor)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tcsis.app.bench import cells, figures, guard, learned, page, table
+from tcsis.app.bench import cells, figures, guard, learned, page, running, table
 from tcsis.app.bench.autocorrelation import judge, off
 from tcsis.app.bench.others import Reads, Simulations
 from tcsis.app.bench.plan import Method, Plan, Result, Task
@@ -35,7 +35,9 @@ def named(plan: Plan, *names: str) -> Plan:
 
 SMALL = replace(
     named(QUICK, "gibbs", "wolff", "annealing"),
-    families=tuple(replace(family, sides=(4,)) for family in QUICK.families[:2]),
+    families=tuple(
+        replace(family, sides=(side,)) for family, side in zip(QUICK.families, (4, 8), strict=False)
+    ),
     chains=1.0, guarded=("critical-4-gibbs", "critical-4-wolff", "critical-4-annealing"),
 )  # fmt: skip
 SEEDED = named(SMALL, "wolff")
@@ -259,6 +261,14 @@ def test_cells_are_kept_and_read_again(tmp_path: Path) -> None:
     assert kept.damaged == [f"{third.name}.json"]
 
 
+def test_cells_of_a_worker_with_other_code_are_not_kept(tmp_path: Path) -> None:
+    task = SMALL.tasks()[0]
+    outcome = running.keep(tmp_path, task, fabricate(task, code="of elsewhere"))
+    assert isinstance(outcome, Failure)
+    assert "other code of tcsis" in outcome.sentence
+    assert not (tmp_path / "cells").exists()
+
+
 def test_cells_of_another_programme_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -289,8 +299,8 @@ def test_from_the_first_cell_to_the_guard(
         f"tcsis bench --quick --out {tmp_path} --workers 1" in (tmp_path / "index.md").read_text()
     )
     # what any reader should find there: single-site chains do not turn a cold lattice, clusters do
-    assert found["cold-4-gibbs"]["refused"] is not None
-    assert found["cold-4-wolff"]["refused"] is None
+    assert found["cold-8-gibbs"]["refused"] is not None
+    assert found["cold-8-wolff"]["refused"] is None
     assert "| > " in (tmp_path / "table.md").read_text()
     for name, kept in found.items():
         if not kept["refused"]:

@@ -11,7 +11,7 @@ from tcsis.app import executors
 from tcsis.app.bench import cells
 from tcsis.app.bench.cells import Cell
 from tcsis.app.bench.plan import Task
-from tcsis.app.executors import Failure
+from tcsis.app.executors import OTHER_CODE, Failure
 from tcsis.basics.files import WriteError
 from tcsis.basics.signals import deferred
 
@@ -30,6 +30,8 @@ def keep(folder: Path, task: Task, outcome: Cell | Failure) -> Cell | Failure:
     """A cell once it is in its file; why there is none of it, where there is none."""
     if isinstance(outcome, Failure):
         return outcome
+    if outcome.code != cells.code(task):
+        return OTHER_CODE
     try:
         with deferred():
             cells.keep(folder, task, outcome)

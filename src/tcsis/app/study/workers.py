@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tcsis.app import executors
-from tcsis.app.executors import Failure
+from tcsis.app.executors import OTHER_CODE, Failure
 from tcsis.app.study import cells
 from tcsis.app.study.cells import Cell
 from tcsis.app.study.plan import Task
@@ -31,8 +31,7 @@ def keep(folder: Path, task: Task, outcome: Cell | Failure) -> Cell | Failure:
     if isinstance(outcome, Failure):
         return outcome
     if outcome.code != cells.code(task):
-        told = "its worker has other code of tcsis: install there what this process runs"
-        return Failure("OtherCode", told)
+        return OTHER_CODE
     try:
         with deferred():
             cells.keep(folder, task, outcome)
