@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tcsis.basics.checks import derive_seed, make_generator
-from tcsis.mcmc.compiled import CompiledKernel
+from tcsis.mcmc.compiled import CompiledKernel, arrays_of, log_densities
 from tcsis.mcmc.kernel import Kernel, State
 from tcsis.targets.base import Target
 
@@ -32,6 +32,16 @@ class Chains(Protocol):
         """Put the chains at x (n, d), from now on at ``scale`` (n,)."""
 
 
+class Copies(Chains, Protocol):
+    """Chains that can trade their scales."""
+
+    def log_density(self) -> Tensor:
+        """log p̄ of the present states at scale 1, (n,) float64."""
+
+    def temper(self, scale: Tensor) -> None:
+        """Leave the chains where they are, from now on at ``scale`` (n,)."""
+
+
 class TorchChains:
     """Any kernel, any target, any device."""
 
@@ -48,6 +58,12 @@ class TorchChains:
         self.tempered = self.target if scale is None else self.target.scaled(scale)
         self.state: State = self.kernel.init(self.tempered, x.long())
 
+    def temper(self, scale: Tensor) -> None:
+        self.place(self.x, scale)
+
+    def log_density(self) -> Tensor:
+        return self.target.log_density(self.x).double()
+
     def advance(self, num_steps: int) -> float:
         accepted = 0.0
         for _ in range(num_steps):
@@ -62,6 +78,7 @@ class CompiledChains:
     def __init__(self, target: Target, kernel: CompiledKernel, x: Tensor, seed: int):
         self.target, self.cost = target, kernel.cost(target)
         self.run = kernel.prepare(target, len(x), derive_seed(seed, "moves"))
+        self.arrays = arrays_of(target)
         self.place(x)
 
     @property
@@ -70,8 +87,14 @@ class CompiledChains:
 
     def place(self, x: Tensor, scale: Tensor | None = None) -> None:
         self.tokens = x.to("cpu", torch.uint8, copy=True).contiguous()
-        ones = torch.ones(len(x), dtype=torch.float64)
-        self.scale = ones if scale is None else scale.to("cpu", torch.float64).contiguous()
+        self.temper(torch.ones(len(x)) if scale is None else scale)
+
+    def temper(self, scale: Tensor) -> None:
+        self.scale = scale.to("cpu", torch.float64).contiguous()
+
+    def log_density(self) -> Tensor:
+        self.target.count(len(self.tokens))
+        return torch.from_numpy(log_densities(self.arrays, self.tokens.numpy()))
 
     def advance(self, num_steps: int) -> float:
         self.target.count(num_steps * len(self.tokens) * self.cost)

@@ -19,7 +19,7 @@ from tcsis.mcmc import annealing
 from tcsis.mcmc.allowed import uniform_states
 from tcsis.mcmc.annealing import Population
 from tcsis.mcmc.balanced import LocallyBalanced, barker, exact_difference
-from tcsis.mcmc.chains import Chains, CompiledChains, TorchChains
+from tcsis.mcmc.chains import Chains, CompiledChains, Copies, TorchChains
 from tcsis.mcmc.compiled import COMPILED, CompiledKernel, compiles
 from tcsis.mcmc.compiling import compiling_said
 from tcsis.mcmc.gibbs import PairGibbs, RandomScanGibbs, SweepGibbs
@@ -190,19 +190,25 @@ def prepare_annealing(
 def start_chains(target: Target, kernel: AnyKernel, x: Tensor, seed: int) -> Chains:
     """Chains of ``kernel`` at x (n, d), compiled where there is a compiled form for the target."""
     chosen = find_kernel(kernel)
-    if isinstance(chosen, ParallelTempering):
-        inner = chosen.kernel
-        return TemperedChains(
-            target, chosen.scales, x, seed,
-            lambda copies: start_chains(target, inner, copies, seed), chosen.steps_per_swap,
-        )  # fmt: skip
+    if not isinstance(chosen, ParallelTempering):
+        return start_copies(target, chosen, x, seed)
+    inner = find_kernel(chosen.kernel)
+    assert not isinstance(inner, ParallelTempering)
+    return TemperedChains(
+        chosen.scales, x, seed, lambda copies: start_copies(target, inner, copies, seed),
+        chosen.steps_per_swap,
+    )  # fmt: skip
+
+
+def start_copies(target: Target, kernel: Kernel | CompiledKernel, x: Tensor, seed: int) -> Copies:
+    """Chains of a kernel that runs at one scale, or at one for each chain."""
     if compiles(target):
-        chosen = COMPILED_FORMS.get(type(chosen), chosen)
-    if not isinstance(chosen, CompiledKernel):
-        return TorchChains(target, chosen, x, seed)
-    if not chosen.serves(target):
-        raise ValueError(f"{target} is not pairwise: kernel {chosen.name!r} needs pair couplings")
-    return CompiledChains(target, chosen, x, seed)
+        kernel = COMPILED_FORMS.get(type(kernel), kernel)
+    if not isinstance(kernel, CompiledKernel):
+        return TorchChains(target, kernel, x, seed)
+    if not kernel.serves(target):
+        raise ValueError(f"{target} is not pairwise: kernel {kernel.name!r} needs pair couplings")
+    return CompiledChains(target, kernel, x, seed)
 
 
 def find_kernel(kernel: AnyKernel) -> Kernel | CompiledKernel | ParallelTempering:

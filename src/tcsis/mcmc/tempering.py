@@ -1,8 +1,8 @@
-"""Parallel tempering: copies of each chain at several temperatures that trade places.
+"""Parallel tempering: copies of each chain at several temperatures that trade scales.
 
-A copy at scale λ samples p̄^λ.  Neighbours i, j on the ladder swap their states with probability
-min(1, exp((λ_i - λ_j)·(log p̄(x_j) - log p̄(x_i)))), which leaves the product of all of them
-invariant.  The copies at scale 1 are the draws; the hot ones carry them over the barriers.
+A copy at scale λ samples p̄^λ.  Neighbours on the ladder swap their scales now and then, as
+``compiled.swaps`` decides from their log densities, whatever engine moves them.  The copies that
+are at scale 1 are the draws; the hot ones carry them over the barriers.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tcsis.basics.checks import check_integer, make_generator
-from tcsis.mcmc.chains import Chains
-from tcsis.mcmc.kernel import decide
-from tcsis.targets.base import Target
+from tcsis.basics.checks import check_integer, derive_seed
+from tcsis.mcmc.chains import Copies
+from tcsis.mcmc.compiled import make_streams, swap_neighbours
 
 
 @dataclass(frozen=True)
@@ -43,61 +43,51 @@ class ParallelTempering:
 
 class TemperedChains:
     """Chains whose ``x`` are the copies at scale 1; one step moves all copies, then swaps
-    either the even or the odd neighbours of the ladder."""
+    either the even or the odd neighbours of the ladder, or the only two."""
 
     def __init__(
         self,
-        target: Target,
         scales: tuple[float, ...],
         x: Tensor,
         seed: int,
-        start: Callable[[Tensor], Chains],
+        start: Callable[[Tensor], Copies],
         steps_per_swap: int = 1,
     ):
-        self.target, self.num_chains, self.steps_per_swap = target, len(x), steps_per_swap
-        self.ladder = torch.tensor(scales, dtype=torch.float64, device=x.device)
-        self.generator = make_generator(seed, "swaps", x.device)
+        self.ladder, self.steps_per_swap, self.round = np.array(scales), steps_per_swap, 0
+        self.streams = make_streams(derive_seed(seed, "swaps"), len(x))
         self.copies = start(x.repeat_interleave(len(scales), 0))
-        self.place(x)
-        self.round = 0
+        self._keep_in_order(len(x))
 
     @property
     def x(self) -> Tensor:
-        return self.copies.x.reshape(self.num_chains, len(self.ladder), -1)[:, -1]
+        x = self.copies.x
+        return x[torch.from_numpy(self.rows[:, -1]).to(x.device)]
 
     def place(self, x: Tensor, scale: Tensor | None = None) -> None:
         if scale is not None:
             raise ValueError("scale is given: tempered chains have a ladder of their own")
-        self._place_copies(x.repeat_interleave(len(self.ladder), 0))
-
-    def _place_copies(self, x: Tensor) -> None:
-        self.copies.place(x, self.ladder.repeat(self.num_chains))
+        self.copies.place(x.repeat_interleave(len(self.ladder), 0))
+        self._keep_in_order(len(x))
 
     def advance(self, num_steps: int) -> float:
         """Moves, and returns the share of swaps accepted."""
-        accepted = 0.0
+        accepted = tried = 0
         for _ in range(num_steps):
             self.copies.advance(self.steps_per_swap)
-            accepted += self._swap(self.round % 2)
+            log_density = self.copies.log_density().cpu().numpy()
+            first = self.round % min(2, len(self.ladder) - 1)
+            accepted += swap_neighbours(first, self.ladder, log_density, self.rows, self.streams)
+            tried += len(self.rows) * ((len(self.ladder) - first) // 2)
             self.round += 1
-        return accepted / num_steps
+            self._temper()
+        return accepted / tried
 
-    def _swap(self, first: int) -> float:
-        """Swap copies first and first + 1, first + 2 and first + 3, ... of every chain."""
-        x = self.copies.x.reshape(self.num_chains, len(self.ladder), -1)
-        log_density = self.target.log_density(x).double()  # (n, copies)
-        low = torch.arange(first, len(self.ladder) - 1, 2, device=x.device)
-        if not len(low):
-            return 1.0
-        swapped = decide(log_swap(self.ladder, log_density, low).clamp_max(0), self.generator)
-        order = torch.arange(len(self.ladder), device=x.device).expand(log_density.shape).clone()
-        order[:, low] = torch.where(swapped, low + 1, low)
-        order[:, low + 1] = torch.where(swapped, low, low + 1)
-        x = x.gather(1, order[..., None].expand_as(x))
-        self._place_copies(x.reshape(-1, x.shape[-1]))
-        return float(swapped.double().mean())
+    def _keep_in_order(self, num_chains: int) -> None:
+        """Copy k of every chain at scale k."""
+        self.rows = np.arange(num_chains * len(self.ladder)).reshape(num_chains, -1)
+        self._temper()
 
-
-def log_swap(ladder: Tensor, log_density: Tensor, low: Tensor) -> Tensor:
-    """log of the ratio in favour of swapping copies low and low + 1, (n, copies) -> (n, k)."""
-    return (ladder[low] - ladder[low + 1]) * (log_density[:, low + 1] - log_density[:, low])
+    def _temper(self) -> None:
+        scale = np.empty(self.rows.size)
+        scale[self.rows] = self.ladder
+        self.copies.temper(torch.from_numpy(scale))

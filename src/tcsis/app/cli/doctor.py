@@ -67,6 +67,7 @@ def compiles_chains() -> bool:
     """What most chains are made of: compiled here, if it was not before, and kept on disk."""
     for target in (Ising(side=3, beta=0.4, field=0.1), Potts(side=3, num_values=3, beta=1.0)):
         mcmc.sample(target, num_chains=128, num_steps=1, progress=False)
+    mcmc.sample(TARGET, "tempering", num_chains=128, num_steps=1, progress=False)
     for kernel in COMPILED:
         mcmc.sample(TARGET, kernel, num_chains=128, num_steps=1, progress=False)
     return True

@@ -4,6 +4,7 @@ Machine code is kept beside the sources and made anew when any of them changes (
 """
 
 from tcsis.mcmc.compiled.arrays import PairwiseArrays
+from tcsis.mcmc.compiled.densities import log_densities
 from tcsis.mcmc.compiled.factors import FactorArrays
 from tcsis.mcmc.compiled.kernels import (
     COMPILED,
@@ -14,6 +15,7 @@ from tcsis.mcmc.compiled.kernels import (
 )
 from tcsis.mcmc.compiled.moves import step, sweep, swendsen_wang, wolff
 from tcsis.mcmc.compiled.random import make_streams
+from tcsis.mcmc.compiled.swaps import swap_neighbours
 
 __all__ = [
     "COMPILED",
@@ -23,8 +25,10 @@ __all__ = [
     "arrays_of",
     "attracts",
     "compiles",
+    "log_densities",
     "make_streams",
     "step",
+    "swap_neighbours",
     "sweep",
     "swendsen_wang",
     "wolff",

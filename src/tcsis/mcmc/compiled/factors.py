@@ -18,6 +18,7 @@ from tcsis.mcmc.compiled.cache import jit
 from tcsis.mcmc.compiled.lanes import WIDTH, in_blocks
 from tcsis.mcmc.compiled.skeleton import make_step, make_sweep
 from tcsis.mcmc.compiled.values import choose_lanes, choose_value
+from tcsis.targets.factor_tables import FlatTables
 from tcsis.targets.factors import Factors
 
 FORBIDDEN = np.float32(-1e30)
@@ -33,9 +34,11 @@ class FactorArrays:
     ``start[i + 1]``: the ``first`` entry of each and the ``stride`` of the site in it, which has
     ``counts[i]`` values; its other sites are ``others[e]`` to ``others[e + 1]`` of ``site``,
     ``step`` and ``last``, the last value that the other site has, read in place of one that it has
-    not."""
+    not.  The same tables factor by factor, in float64, are ``flat``."""
 
     fields: Doubles
+    constant: float
+    flat: FlatTables
     entries: Singles
     start: Ints
     first: Ints
@@ -60,8 +63,9 @@ class FactorArrays:
             counts[flat.sites[flat.factor][other]] - 1,
         )  # fmt: skip
         return cls(
-            target.fields, as_singles(flat.entries), *(part.astype(np.int32) for part in arrays)
-        )
+            target.fields, target.constant, flat, as_singles(flat.entries),
+            *(part.astype(np.int32) for part in arrays),
+        )  # fmt: skip
 
     @property
     def num_values(self) -> int:

@@ -13,7 +13,6 @@ from itertools import pairwise
 from threading import Thread
 from typing import Any
 
-import numpy as np
 import torch
 from numba import config
 
@@ -29,8 +28,8 @@ def share_out(
     num_blocks = -(-num_chains // block)
     worthwhile = num_chains * num_updates // UPDATES_PER_THREAD
     num_threads = max(1, min(most_threads(), num_blocks, worthwhile))
-    bounds = np.rint(np.linspace(0, num_blocks, num_threads + 1)).astype(int) * block
-    *others, last = [(int(a), int(b)) for a, b in pairwise(bounds)]
+    bounds = [block * round(num_blocks * k / num_threads) for k in range(num_threads + 1)]
+    *others, last = pairwise(bounds)
     threads = [Thread(target=kernel, args=(*chains, *args)) for chains in others]
     for thread in threads:
         thread.start()
