@@ -200,6 +200,19 @@ def test_when_training_pays(gibbs: Result, wolff: Result, says: str) -> None:
     assert table.choose(rows[0].task.family, 4, rows).says == says
 
 
+@pytest.mark.parametrize(
+    ("gibbs", "sentence"),
+    [
+        (result(1e-7), "training never pays: dearer than heat-bath sweeps at every n"),
+        (result(1e-4 + 1e-6), "training pays from 10,000,000 draws"),
+        (result(1e-6, refused="short"), "the cost of heat-bath sweeps is not known"),
+    ],
+)
+def test_what_a_panel_says(gibbs: Result, sentence: str) -> None:
+    rows = rows_of(gibbs=gibbs, autoregressive=result(1e-4, training_seconds=10.0))
+    assert table.choose(rows[0].task.family, 4, rows).sentence == sentence
+
+
 def test_a_trained_sampler_that_is_not_believed_never_pays() -> None:
     rows = rows_of(gibbs=result(), autoregressive=result(1e-9, refused="log Z is 9 off"))
     assert table.choose(rows[0].task.family, 4, rows).says == "no trained sampler is believed"

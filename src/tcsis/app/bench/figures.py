@@ -175,7 +175,7 @@ def by_amount(plan: Plan, rows: Sequence[Row]) -> Figure:
         for choice in choices(plan, rows):
             if (choice.family, choice.side) == (family, side):
                 mark_crossing(axes, choice)
-                said = wrapped(f"training pays from: {choice.says}")
+                said = wrapped(choice.sentence)
         finish(axes, title, "number of draws", "seconds of one core a draw", "s")
         axes.set_title(title, fontsize=10, pad=6 + LINE * len(said.splitlines()))
         axes.text(0.5, 1.02, said, transform=axes.transAxes, ha="center", va="bottom", fontsize=8)

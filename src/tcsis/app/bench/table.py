@@ -185,11 +185,26 @@ class Choice:
         return pays(self.learned, self.refused)
 
     @property
+    def dearer(self) -> str | None:
+        """Than what a trained sampler is, however many draws are made."""
+        if self.learned is None or self.other is None or self.draws is not None:
+            return None
+        return f"dearer than {self.other.task.method.title} at every n"
+
+    @property
+    def sentence(self) -> str:
+        if self.dearer:
+            return f"training never pays: {self.dearer}"
+        known = self.draws is not None or self.most is not None
+        return f"training pays from {self.says}" if known else self.says
+
+    @property
     def says(self) -> str:
+        """From where on training pays."""
         if self.learned is None:
             return "no trained sampler is believed"
-        if self.other is not None and self.draws is None:
-            return f"never: dearer than {self.other.task.method.title} at every n"
+        if self.dearer:
+            return f"never: {self.dearer}"
         if self.refused is None:
             return f"{count(self.draws)} draws"
         if self.most is not None:
