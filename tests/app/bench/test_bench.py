@@ -484,6 +484,17 @@ def test_training_pays_against_the_chains_of_others_too() -> None:
     assert choice.says == "100,000 draws"
 
 
+def test_the_committed_results_are_of_this_programme() -> None:
+    folder = Path(__file__).parents[3] / "docs" / "results" / "bench"
+    assert not CELLS.read_all(folder, FULL.tasks()).damaged
+    tasks = [task for task in FULL.tasks() if task.name in FULL.guarded]
+    found = guard.kept_results(folder, tasks)
+    assert len(found) == len(FULL.guarded)
+    ratios, wrong = guard.compare(found, found)
+    assert ratios
+    assert not wrong
+
+
 def test_a_library_that_the_folder_had_not_is_left_out(tmp_path: Path) -> None:
     tasks = [task for task in FULL.tasks() if task.name in FULL.guarded]
     peers = [task for task in tasks if task.method.needs]
