@@ -83,8 +83,8 @@ def page(
     return f"""# A million draws
 
 What `benchmarks/million.py RUN {calls}` printed, for a model of the any-time method on the
-critical 10×10 Ising lattice, {calls} network calls a draw, one thread a process, on two cores that
-were shared with other work.
+critical 10×10 Ising lattice, {calls} network calls a draw, one thread a process, on two cores with
+nothing else to do.
 
 The whole command, with judgement and report: `tcsis sample RUN -n N --calls {calls}`.
 

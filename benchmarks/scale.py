@@ -52,9 +52,10 @@ class Case:
 
 SIXTEEN: tuple[int | None, ...] = (None, 64, 32)
 CURVE = {"num_evaluations": 12}
-GLASS = Case("±J glass 16×16, open, β = 1", SpinGlass(16, 1.0, seed=0, boundary="open"), 1_200)
+GLASS = Case("±J glass 16×16, open, β = 1", SpinGlass(16, 1.0, seed=0, boundary="open"), 3_000)
 CASES = [
     Case("Ising 16×16, β = 0.4407", Ising(16, 0.4407), 1_200, SIXTEEN, CURVE),
+    Case("Ising 15×15, β = 0.4407", Ising(15, 0.4407), 1_200),
     Case("Ising 24×24, β = 0.4407", Ising(24, 0.4407), 600, (None,), CURVE,
          "Ising 16×16, β = 0.4407"),
     Case("Ising 32×32, β = 0.4407", Ising(32, 0.4407), 600, (None,), CURVE,
@@ -62,10 +63,10 @@ CASES = [
     Case("Ising 16×16, β = 0.28", Ising(16, 0.28), 250, SIXTEEN),
     Case("Ising 24×24, β = 0.28", Ising(24, 0.28), 150, start="Ising 16×16, β = 0.28"),
     Case("Ising 32×32, β = 0.28", Ising(32, 0.28), 100, start="Ising 24×24, β = 0.28"),
-    Case("Ising 16×16, β = 0.6", Ising(16, 0.6), 700, SIXTEEN),
-    Case("Ising 24×24, β = 0.6", Ising(24, 0.6), 300, start="Ising 16×16, β = 0.6"),
+    Case("Ising 16×16, β = 0.6", Ising(16, 0.6), 1_000, SIXTEEN),
+    Case("Ising 24×24, β = 0.6", Ising(24, 0.6), 400, start="Ising 16×16, β = 0.6"),
     Case("Ising 32×32, β = 0.6", Ising(32, 0.6), 200, start="Ising 24×24, β = 0.6"),
-    Case("Potts V = 3, 16×16, β = 1.005", Potts(16, 3, 1.005), 1_600, SIXTEEN),
+    Case("Potts V = 3, 16×16, β = 1.005", Potts(16, 3, 1.005), 2_000, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 0.5", Potts(16, 3, 0.5), 150, SIXTEEN),
     Case("Potts V = 3, 16×16, β = 1.2", Potts(16, 3, 1.2), 900, SIXTEEN),
     GLASS,
