@@ -55,10 +55,10 @@ class Point:
 # -- drawn ----------------------------------------------------------------------------------------
 
 
-def measured(model: tcsis.Learned, beta: float, n: int) -> Point:
+def measured(model: tcsis.Learned, beta: float, n: int, seed: int) -> Point:
     """Averages over n weighted draws; standard errors from blocks of them."""
     one = model.at(beta=beta)
-    draws = one.sample(n, seed=1)
+    draws = one.sample(n, seed=seed)
     s = one.target.log_density(draws.x.long()).double().numpy() / beta
     m = 2 * draws.x.double().mean(1).numpy() - 1
     weights, d = draws.weights.numpy(), draws.x.shape[1]
@@ -173,12 +173,12 @@ def draw_check(axes: Axes, drawn: list[Point], exact: list[Point]) -> None:
         color=DRAWN, lw=1, label="mean weight",
     )  # fmt: skip
     axes.set(title="log Z - exact", xlabel="β")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", borderpad=0)
 
 
 def main(
     folder: Path, side: int = 10, preset: str = "fast", steps: int | None = None,
-    num_draws: int = NUM_DRAWS, num_betas: int = 13, num_exact: int = 26,
+    num_draws: int = NUM_DRAWS, num_betas: int = 26, num_exact: int = 51,
 ) -> tuple[list[Point], list[Point]]:  # fmt: skip
     """Drawn and exact at some values of β of the exact curve."""
     run = folder / "run"
@@ -190,7 +190,10 @@ def main(
     curve = solved(side, np.linspace(LOW, HIGH, num_exact))
     chosen = np.linspace(0, num_exact - 1, num_betas).round().astype(int)
     exact = [curve[number] for number in np.unique(chosen)]
-    drawn = [measured(model, float(point.beta), num_draws) for point in exact]
+    drawn = [
+        measured(model, float(point.beta), num_draws, seed)
+        for seed, point in enumerate(exact, 1)  # errors that are independent, so that they add up
+    ]
     print_table(drawn, exact)
     path = folder / "phase_diagram.png"
     picture(drawn, exact, curve, path)
