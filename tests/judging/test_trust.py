@@ -10,9 +10,9 @@ from torch import Tensor
 import tcsis
 from tcsis import Draws, exact, judge, mcmc
 from tcsis.judging import annealed
-from tcsis.judging.beside import Weighted, compare, name_of, some_sites
+from tcsis.judging.beside import Weighted, compare, name_of
 from tcsis.judging.weights import pareto_k, trust
-from tcsis.targets import Factors, Ising, Pairwise, SpinGlass, Target, from_callable
+from tcsis.targets import Factors, Ising, Pairwise, Potts, SpinGlass, Target, from_callable
 from tcsis.targets.repeatable import check_repeatable
 
 CENTRES = torch.randint(2, (10, 30), generator=torch.Generator().manual_seed(0))
@@ -297,12 +297,66 @@ def test_annealed_log_z_and_states() -> None:
     assert compare(Weighted(up, p, 3_000), population, target).chance < 1e-6
 
 
+def left_behind(target: Target, x: Tensor) -> annealed.Annealed:
+    """A population in equal families of ten, like replicas that a transition has passed by."""
+    return annealed.Annealed(x, torch.arange(len(x)) // 10, 1.0, math.sqrt(10 / len(x)))
+
+
+def test_a_population_that_is_not_at_the_target_is_led_to_it() -> None:
+    """From noise, in a few rounds; its log Z, which is of what it was, goes."""
+    target = Ising(6, 0.4407)
+    noise = torch.randint(2, (2_000, 36), generator=torch.Generator().manual_seed(1))
+    found = annealed.settled(left_behind(target, noise), target, 5, 10_000)
+    assert found.at_rest and found.log_z is None
+    energies = target.energy(found.x)
+    error = float(energies.std()) / math.sqrt(2_000)
+    assert abs(float(energies.mean()) - exact.solve(target).mean_energy) < 4 * error
+    short = annealed.settled(left_behind(target, noise), target, 5, 5)
+    assert not short.at_rest
+
+
+def test_a_population_at_the_target_is_left_as_it_is() -> None:
+    """Families of exact draws, whose averages wander by what sweeps do to them."""
+    target = Ising(6, 0.4407)
+    for seed in range(20):
+        drawn = left_behind(target, exact.draw(target, 1_000, seed=seed).x.long())
+        found = annealed.settled(drawn, target, 20, 20)
+        assert found.at_rest and found.x is drawn.x and found.log_z == 1.0
+
+
+def test_a_population_that_does_not_rest_does_not_vouch(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = SpinGlass((6, 6, 6), 0.6, seed=0)
+    states = annealed.population(target, 500, 60, 5)
+    assert states is not None and states.sound and not states.at_rest
+    monkeypatch.setattr("tcsis.judging.reference.anneal", lambda target: states)
+    chains = mcmc.sample(target, num_chains=2_000, num_steps=500, burn_in=499, progress=False)
+    verdict = judge(shuffled(chains), target)
+    assert verdict.level == "unrefuted"
+    assert "had not come to rest" in verdict.why
+
+
+@pytest.mark.slow
+def test_a_transition_of_first_order() -> None:
+    """Annealed replicas are left in the disordered phase, which has a twentieth of the draws: once
+    that made perfect draws doubtful, and those of the wrong phase alone trusted."""
+    target = Potts(16, 10, math.log(1 + math.sqrt(10)))
+    ordered = torch.arange(10).repeat(200)[:, None].expand(-1, 256)
+    noise = torch.randint(10, (2_000, 256), generator=torch.Generator().manual_seed(0))
+    settings = {"num_chains": 4_000, "progress": False, "init": torch.cat([ordered, noise])}
+    good = mcmc.sample(target, "gibbs", num_steps=2_000, burn_in=1_999, **settings)
+    assert judge(shuffled(good), target).level == "trusted"
+    settings["init"] = noise.repeat(2, 1)
+    hot = mcmc.sample(target, "gibbs", num_steps=30, burn_in=29, **settings)
+    verdict = judge(shuffled(hot), target)
+    assert verdict.level == "doubtful"
+    assert "energy" in verdict.why and "annealed for comparison" in verdict.why
+
+
 def test_what_disagrees_goes_by_its_name() -> None:
     target = Factors(
         [((0, 1), torch.zeros(2, 2))], [2, 2],
         site_names=["rain", "lawn"], value_names=[["no", "yes"], ["dry", "wet"]],
     )  # fmt: skip
-    sites = some_sites(target)
-    before = next(k for k in range(100) if "at site" in name_of(k, target, sites))
-    assert name_of(before, target, sites) == "share of value yes at site rain"
-    assert name_of(before + 1, target, sites) == "share of value wet at site lawn"
+    before = next(k for k in range(100) if "at site" in name_of(k, target))
+    assert name_of(before, target) == "share of value yes at site rain"
+    assert name_of(before + 1, target) == "share of value wet at site lawn"

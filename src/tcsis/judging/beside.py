@@ -65,9 +65,7 @@ class Disagreement:
 
 def compare(draws: Population, beside: Population, target: Target) -> Disagreement:
     """Draws beside others that had no part in them."""
-    near = torch.cat([some(draws.x, NUM_OVERLAPS), some(beside.x, NUM_OVERLAPS)])
-    sites = some_sites(target)
-    mine, theirs = (observe(target, part.x, near, sites) for part in (draws, beside))
+    mine, theirs = observe_both(target, draws.x, beside.x)
     mean, deviation, error = draws.moments(mine)
     other, other_deviation, other_error = beside.moments(theirs)
     gap = (mean - other).abs()
@@ -77,9 +75,16 @@ def compare(draws: Population, beside: Population, target: Target) -> Disagreeme
     bias = torch.where(gap == 0, 0.0, gap / deviation.maximum(other_deviation))
     k = int(torch.where(bias >= SMALL_GAP, chance, 1.0).argmin())
     return Disagreement(
-        name_of(k, target, sites), float(mean[k]), float(other[k]), float(bias[k]),
+        name_of(k, target), float(mean[k]), float(other[k]), float(bias[k]),
         float(chance[k]),
     )  # fmt: skip
+
+
+def observe_both(target: Target, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The same observables of states (n, d) and (k, d), (n, m) and (k, m)."""
+    near = torch.cat([some(x, NUM_OVERLAPS), some(y, NUM_OVERLAPS)])
+    sites = some_sites(target)
+    return observe(target, x, near, sites), observe(target, y, near, sites)
 
 
 def observe(target: Target, x: Tensor, near: Tensor, sites: Tensor) -> Tensor:
@@ -100,8 +105,8 @@ def observe(target: Target, x: Tensor, near: Tensor, sites: Tensor) -> Tensor:
     )
 
 
-def name_of(k: int, target: Target, sites: Tensor) -> str:
-    """The name of an entry of ``observe``."""
+def name_of(k: int, target: Target) -> str:
+    """The name of an entry of ``observe_both``."""
     v, num_overlaps = target.num_values, 2 * NUM_OVERLAPS
     heads = [
         "energy",
@@ -112,7 +117,7 @@ def name_of(k: int, target: Target, sites: Tensor) -> str:
     ]
     if k < len(heads):
         return heads[k]
-    site, value = sites[k - len(heads)].tolist()
+    site, value = some_sites(target)[k - len(heads)].tolist()
     names = target.names
     return f"share of value {names.show_value(site, value)} at site {names.show(site)}"
 

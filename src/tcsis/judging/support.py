@@ -44,6 +44,8 @@ def check_two_log_z(evidence: Evidence, other: Annealed) -> Finding | None:
     draws = evidence.draws
     if not evidence.sound or draws.log_z is None or draws.log_z_error is None:
         return None
+    if other.log_z is None:
+        return None
     gap = draws.log_z - other.log_z
     error = math.hypot(draws.log_z_error, other.log_z_error)
     if abs(gap) <= max(SMALL_SHIFT, MOST_SIGMAS * error):
@@ -83,6 +85,12 @@ def check_support(evidence: Evidence) -> Finding | None:
             "there are no exact answers, and a population annealed for comparison kept only "
             f"{other.num_families:.0f} families, too few to speak for the target: modes that no "
             "draw has met, or wrong shares of modes, would stay unseen",
+        )
+    if not other.at_rest:
+        return Finding(
+            "unrefuted",
+            "there are no exact answers, and a population annealed for comparison had not come to "
+            "rest: modes that no draw has met, or wrong shares of modes, would stay unseen",
         )
     return Finding("trusted", "though without exact answers a mode that both miss stays unseen")
 
