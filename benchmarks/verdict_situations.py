@@ -116,6 +116,8 @@ FIELD_GLASS = Pairwise(
     0.3 * torch.randn(256, 2, generator=generator(5)),
 )
 LARGE_POTTS = Potts(12, 3, 0.9)
+TRANSITION = Potts(16, 10, math.log(1 + math.sqrt(10)))
+"""Of first order: ordered and disordered states, each of which sweeps leave once in hundreds."""
 LARGE_RBM = rbm(60, 20, 0.25)
 TWO_WELLS = Pairwise.from_spins(0.4 * (1 - torch.eye(12)), math.log(UP / (1 - UP)) / 24)
 
@@ -141,6 +143,31 @@ def bank(target: Target, kernel: str, num_steps: int, n: int, seed: int) -> Tens
 
 def banked(target: Target, kernel: str, num_steps: int, n: int = 3_000) -> Callable[[int], Made]:
     return lambda seed: (Draws(bank(target, kernel, num_steps, n, seed)), target)
+
+
+def at_transition(start: Callable[[int], Tensor], num_steps: int) -> Callable[[int], Made]:
+    def make(seed: int) -> Made:
+        init = start(seed)
+        x = mcmc.sample(
+            TRANSITION, "gibbs", num_chains=len(init), num_steps=num_steps, burn_in=num_steps - 1,
+            init=init, seed=seed, progress=False,
+        ).x[:, 0]  # fmt: skip
+        return Draws(x), TRANSITION
+
+    return make
+
+
+def disordered(seed: int, n: int = 3_000) -> Tensor:
+    return torch.randint(10, (n, 256), generator=generator(seed))
+
+
+def ordered(seed: int, n: int = 3_000) -> Tensor:
+    """Equally many of every value."""
+    return torch.arange(10).repeat(n // 10)[:, None].expand(n, 256)
+
+
+def half_ordered(seed: int) -> Tensor:
+    return torch.cat([ordered(seed, 1_500), disordered(seed, 1_500)])
 
 
 def independent_fields(seed: int, weight: bool = True) -> Made:
@@ -451,6 +478,11 @@ RIGHT = [
     Situation("annealed importance sampling, too large", "trusted", annealed),
     Situation("perfect, too large: two modes of 0.73 and 0.27", "trusted", tilted(False)),
     Situation(
+        "perfect, too large: Potts 16×16, V = 10, at its transition",
+        "trusted",
+        at_transition(half_ordered, 2_000),
+    ),
+    Situation(
         "perfect, too large: RBM, 60 units", "trusted", banked(LARGE_RBM, "gibbs", 100, 2_000)
     ),
     Situation(
@@ -548,6 +580,16 @@ WRONG = [
         "share 0.6 of two equal modes: Ising 16×16, β = 0.6, too large",
         "not trusted",
         large_wells(0.6),
+    ),
+    Situation(
+        "one phase: disordered, Potts 16×16, V = 10, at its transition",
+        "not trusted",
+        at_transition(disordered, 30),
+    ),
+    Situation(
+        "one phase: ordered, Potts 16×16, V = 10, at its transition",
+        "not trusted",
+        at_transition(ordered, 30),
     ),
     Situation("stuck in Néel states", "not trusted", stuck_neel),
     Situation("stuck in 4 of 10 modes", "not trusted", in_few_modes(False)),

@@ -127,7 +127,7 @@ class Cells(Generic[Task, Cell]):
             if path.name not in known:
                 raise ValueError(
                     f"{folder} has a cell {path.name} that this {self.programme} does not have: it "
-                    "belongs to another one; pass another folder with --out"
+                    "belongs to another one; pass another folder"
                 )
 
     def refuse_other(self, path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ class Cells(Generic[Task, Cell]):
         if found != wanted:
             raise ValueError(
                 f"{path.parent.parent} has a cell {path.name} of another {self.programme}, with "
-                f"{difference(found, wanted)}: pass another folder with --out, or remove that cell "
+                f"{difference(found, wanted)}: pass another folder, or remove that cell "
                 "to run it again"
             )
 
