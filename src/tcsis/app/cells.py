@@ -125,6 +125,7 @@ class Cells(Generic[Task, Cell]):
             raise ValueError(f"{folder} is a file: expected a folder")
         inside = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
         if inside - {locks.NAME} and FOLDER not in inside:
+            locks.refuse_busy(folder)
             raise ValueError(
                 f"{folder} is not empty and no {self.programme} is in it: pass another folder with "
                 "--out"
