@@ -34,7 +34,7 @@ from tcsis.targets.base import Target
 from tcsis.targets.spec import CALLABLE, NAMES, build, describe
 
 
-@dataclass
+@dataclass(repr=False)
 class Learned:
     """What ``tcsis.train`` returns: ``model.sample(10_000, seed=1)``.
 
@@ -54,6 +54,9 @@ class Learned:
     spent: dict[str, float] = field(default_factory=dict)
     steps: int = 0
     evaluated: dict[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Learned({self.target!r}, {self.kind}, {self.steps} steps)"
 
     @property
     def kind(self) -> str:
