@@ -387,6 +387,11 @@ def test_bad_options_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[s
     (tmp_path / "file").write_text("")
     assert main(["paper", "--quick", "--out", str(tmp_path / "file")]) == 2
     assert "is a file: expected a folder" in capfd.readouterr().err
+    assert main(["paper", "--quick", "--out", str(tmp_path)]) == 2
+    assert "is not empty and no study is in it" in capfd.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"file"}
+    assert main(["paper", "--quick", "--out", ""]) == 2
+    assert "the folder has no name" in capfd.readouterr().err
 
 
 @pytest.mark.slow

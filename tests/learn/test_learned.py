@@ -55,6 +55,12 @@ def make(awake: Callable) -> Callable[..., Learned]:
     return making
 
 
+def test_a_model_is_shown_on_one_line(make: Callable) -> None:
+    model = make(Ising(3, 0.3), "any-time")
+    model.steps = 200
+    assert repr(model) == "Learned(Ising(side=3, beta=0.3), any-time, 200 steps)"
+
+
 # -- files -----------------------------------------------------------------------------------------
 
 

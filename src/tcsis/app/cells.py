@@ -19,7 +19,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from tcsis.app import executors
 from tcsis.app.digests import digest
 from tcsis.app.executors import Failure
-from tcsis.basics.files import WriteError, write_whole
+from tcsis.basics import locks
+from tcsis.basics.files import WriteError, naming, write_whole
 from tcsis.basics.frozen import Frozen
 from tcsis.basics.seals import open_json, seal_json
 from tcsis.basics.signals import deferred
@@ -119,9 +120,16 @@ class Cells(Generic[Task, Cell]):
         return kept
 
     def refuse_strangers(self, folder: Path, tasks: Sequence[Task]) -> None:
-        """Refuse a folder with cells that no task would write."""
+        """Refuse a folder that holds something else, or cells that no task would write."""
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"{folder} is a file: expected a folder")
+        inside = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
+        if inside - {locks.NAME} and FOLDER not in inside:
+            locks.refuse_busy(folder)
+            raise ValueError(
+                f"{folder} is not empty and no {self.programme} is in it: pass another folder with "
+                "--out"
+            )
         known = {self.locate(folder, task).name for task in tasks}
         for path in sorted((folder / FOLDER).glob("*.json")):
             if path.name not in known:
@@ -144,6 +152,8 @@ class Cells(Generic[Task, Cell]):
     ) -> Generator[tuple[Task, Cell | Failure], None, None]:
         """Run and keep every cell, yielding each as it is finished.  One that fails comes as a
         ``Failure``, and the others go on."""
+        with naming(folder / FOLDER):
+            (folder / FOLDER).mkdir(parents=True, exist_ok=True)
         with closing(executors.run_all(self.run, tasks, executor)) as results:
             for task, outcome in results:
                 yield task, self.take(folder, task, outcome)

@@ -31,6 +31,7 @@ from tcsis.learn.config import Config
 from tcsis.learn.learned import Learned, draw_shard, from_checkpoint
 from tcsis.learn.learned import load as load_learned
 from tcsis.learn.trainer import CHECKPOINT, train
+from tcsis.learn.training import check_own
 from tcsis.targets.base import Target
 
 
@@ -68,6 +69,7 @@ def run(job: Job) -> Comparison:
     """Run what the settings ask for.  A ``folder``, as ``runs.open_folder`` gave it, keeps all."""
     set_threads(job.settings.run.threads)
     if job.folder is not None:
+        check_state(job, job.folder)  # while the config beside it is still its own
         runs.write_start(job.folder, job.settings)
         if "file" in job.settings.target:
             write_target(job.folder / runs.TARGET, job.target)
@@ -83,6 +85,14 @@ def run(job: Job) -> Comparison:
         comparison.result.save(job.folder / runs.RESULT)
         write_report(comparison.result, job.folder / runs.REPORT)
     return comparison
+
+
+def check_state(job: Job, folder: Path) -> None:
+    """Refuse to go on from a state that was saved with other settings."""
+    config = job.settings.train if isinstance(job.settings, Train | Compare) else None
+    if job.goes_on and config is not None:
+        tensors, data = checkpoint.load(folder / CHECKPOINT)
+        check_own(tensors, data, job.target, config, job.settings.run.seed)
 
 
 def attributes(chosen: Settings, method: str) -> dict[str, Attribute]:

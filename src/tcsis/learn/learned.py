@@ -34,7 +34,7 @@ from tcsis.targets.base import Target
 from tcsis.targets.spec import CALLABLE, NAMES, build, describe
 
 
-@dataclass
+@dataclass(repr=False)
 class Learned:
     """What ``tcsis.train`` returns: ``model.sample(10_000, seed=1)``.
 
@@ -54,6 +54,9 @@ class Learned:
     spent: dict[str, float] = field(default_factory=dict)
     steps: int = 0
     evaluated: dict[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Learned({self.target!r}, {self.kind}, {self.steps} steps)"
 
     @property
     def kind(self) -> str:
@@ -229,6 +232,19 @@ def load(folder: str | Path, target: Target | None = None) -> Learned:
 def from_checkpoint(
     tensors: dict[str, Tensor], data: dict[str, Any], target: Target | None
 ) -> Learned:
+    target, config = target_and_config(tensors, data, target)
+    module = config.new_model(target.free, seed=0)
+    load_weights(module, tensors, "model/")
+    return Learned(
+        target, config, module.eval(), data["history"], data["seconds"], data["num_density_calls"],
+        data.get("spent", {}), data.get("steps", 0), data.get("evaluated", {}),
+    )  # fmt: skip
+
+
+def target_and_config(
+    tensors: dict[str, Tensor], data: dict[str, Any], target: Target | None
+) -> tuple[Target, Config]:
+    """What the model of a checkpoint is of."""
     if not {"config", "target", "history", "seconds", "num_density_calls"} <= data.keys():
         raise CheckpointError("this checkpoint holds no model: expected one that tcsis.train wrote")
     if not isinstance(data["config"].get("method"), dict):
@@ -238,15 +254,9 @@ def from_checkpoint(
         )
     target = matching_target(tensors, data["target"], target)
     try:
-        config = parse(Config, data["config"])
+        return target, parse(Config, data["config"])
     except ValueError as error:
         raise CheckpointError(f"this checkpoint is of another tcsis: {error}") from None
-    module = config.new_model(target.free, seed=0)
-    load_weights(module, tensors, "model/")
-    return Learned(
-        target, config, module.eval(), data["history"], data["seconds"], data["num_density_calls"],
-        data.get("spent", {}), data.get("steps", 0), data.get("evaluated", {}),
-    )  # fmt: skip
 
 
 def matching_target(

@@ -32,7 +32,7 @@ from tcsis.learn.budgets import ALL_EVALUATED, check_begun, check_pace, fit_eval
 from tcsis.learn.buffers import Buffer, Source
 from tcsis.learn.config import Config
 from tcsis.learn.descent import DivergedError, move_average, rate_share
-from tcsis.learn.learned import Learned, from_checkpoint, load_weights
+from tcsis.learn.learned import Learned, load_weights, target_and_config
 from tcsis.learn.method import How, Loss, Method
 from tcsis.learn.shards import Shard
 from tcsis.targets.base import Target, uncounted
@@ -438,15 +438,23 @@ class Run:
 
     def restore(self, tensors: dict[str, Tensor], data: dict[str, Any]) -> None:
         """Go on from a checkpoint of the same run; it may be longer now."""
-        saved = from_checkpoint(tensors, data, self.target)
-        ours = self.config.model_copy(update={"num_steps": saved.config.num_steps})
-        if saved.config != ours or data.get("seed") != self.seed:
-            raise ValueError(
-                "the checkpoint was made with another config or seed: resume with the same ones"
-            )
+        check_own(tensors, data, self.target, self.config, self.seed)
         self.place(tensors)
         self.step, self.rate, self.restarts = data["step"], data["rate"], data["restarts"]
         self.history = data["history"]
         self.budget.spent = dict(data.get("spent", {"training": data["seconds"]}))
         calls = data.get("evaluated", {"training": data["num_density_calls"]})
         self.budget.evaluated = dict(calls)
+
+
+def check_own(
+    tensors: dict[str, Tensor], data: dict[str, Any], target: Target, config: Config, seed: int
+) -> None:
+    """Refuse a checkpoint of another run than that of this target, config and seed, which may be
+    longer now."""
+    saved = target_and_config(tensors, data, target)[1]
+    ours = config.model_copy(update={"num_steps": saved.num_steps})
+    if saved != ours or data.get("seed") != seed:
+        raise ValueError(
+            "the checkpoint was made with another config or seed: resume with the same ones"
+        )

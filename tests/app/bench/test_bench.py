@@ -434,6 +434,9 @@ def test_bad_options_are_one_line(
     (tmp_path / "file").write_text("")
     assert main(["bench", "--quick", "--out", str(tmp_path / "file")]) == 2
     assert "is a file: expected a folder" in capfd.readouterr().err
+    assert main(["bench", "--quick", "--out", str(tmp_path)]) == 2
+    assert "is not empty and no benchmark is in it" in capfd.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"file"}
     assert main(["bench", "--check", "a", "--out", "b"]) == 2
     assert "out is given with check" in capfd.readouterr().err
     for option in ("--out", "--check"):

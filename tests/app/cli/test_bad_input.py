@@ -401,12 +401,35 @@ def test_resuming_an_older_checkpoint(untrained: Path, tmp_path: Path, tcsis_cli
     assert_one_line(outcome, "is of an older tcsis")
 
 
-def test_resuming_another_run(untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--seed", "7"], "another config or seed"),
+        (["--set", "train.optimisation.batch_size=7"], "another config or seed"),
+        (["--beta", "0.1"], "expected the target it was trained on"),
+        (["--side", "5"], "expected the target it was trained on"),
+    ],
+)
+def test_resuming_another_run(
+    options: list[str], words: str, untrained: Path, tmp_path: Path, tcsis_cli: Callable
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(untrained, run)
-    outcome = tcsis_cli("train", "--resume", "--out", run, "--seed", "7")
+    config = (run / "config.toml").read_bytes()
+    outcome = tcsis_cli("train", "--resume", "--out", run, *options)
+    assert outcome.code == 2
+    assert_one_line(outcome, words)
+    assert (run / "config.toml").read_bytes() == config  # or nothing could draw from it any more
+
+
+def test_resuming_another_comparison(tmp_path: Path, tcsis_cli: Callable) -> None:
+    run = tmp_path / "run"
+    small = ["--methods", "autoregressive,exact", "--preset", "tiny", "--steps", "4", "--n", "50"]
+    assert tcsis_cli("compare", *ISING, *small, "--out", run, "--quiet").code == 0
+    outcome = tcsis_cli("compare", "--resume", "--out", run, "--seed", "7")
     assert outcome.code == 2
     assert_one_line(outcome, "another config or seed")
+    assert tcsis_cli("show", run, "--quiet").code == 0
 
 
 def test_damaged_draws_and_results(untrained: Path, tmp_path: Path, tcsis_cli: Callable) -> None:

@@ -206,6 +206,20 @@ def test_a_failing_run_overwrites_nothing(whole: Path, tmp_path: Path, tcsis_cli
     assert not (run / "checkpoint").exists()
 
 
+@pytest.mark.parametrize("options", [[], ["--overwrite"]])
+def test_draws_never_take_the_place_of_their_model(
+    options: list[str], whole: Path, tmp_path: Path, tcsis_cli: Callable
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    out = run.parent / "elsewhere" / ".." / "run"  # the same folder by another name
+    (tmp_path / "elsewhere").mkdir()
+    outcome = tcsis_cli("sample", run, "--n", "9", *options, "--out", out)
+    assert outcome.code == 2
+    assert "is the run of the model itself" in outcome.err
+    check_same(run, whole)
+
+
 def test_an_interrupted_replacement_is_resumed(
     whole: Path, tmp_path: Path, tcsis_cli: Callable
 ) -> None:

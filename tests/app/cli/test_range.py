@@ -57,6 +57,10 @@ def test_what_cannot_be_asked_is_refused(tcsis_cli: Callable, tmp_path: Path) ->
         outcome = tcsis_cli("sample", folder, *options)
         assert outcome.code == 2
         assert message in outcome.err
+    outcome = tcsis_cli("train", "--resume", "--range", "beta=0.1:0.7", "--out", folder)
+    assert outcome.code == 2
+    assert "expected the target it was trained on" in outcome.err
+    assert tcsis_cli("sample", folder, "--at", "beta=0.6", "--n", "50").code == 0  # as before
     for options, message in (
         (["--range", "beta=0.1"], "range is 'beta=0.1': expected a parameter and its two ends"),
         (["--range", "beta=0.1:0.6", "--method", "any-time"], "leave out method"),

@@ -12,7 +12,7 @@ from tcsis.app.bench import guard, page, table
 from tcsis.app.bench.cells import CELLS, Cell
 from tcsis.app.bench.plan import Plan, Task
 from tcsis.app.bench.programme import FULL, QUICK
-from tcsis.app.cli.cells import announce, collect, read_kept, report, run_missing
+from tcsis.app.cli.cells import announce, choose_folder, collect, read_kept, report, run_missing
 from tcsis.app.cli.failures import FINE, GATE, RunInterruptedError
 from tcsis.app.cli.options import PrintOptions
 from tcsis.app.cli.printer import Printer
@@ -36,12 +36,10 @@ def bench(
     command = command_line(quick, out, num_workers, scheduler, check)
     if check is not None and out is not None:
         raise ValueError("out is given with check: expected one of them, a check keeps nothing")
-    if "" in (out, check):  # of a variable that was not set, and not the folder one is in
-        raise ValueError("the folder has no name: expected one")
-    folder = FOLDERS[plan.name] if out is None else Path(out)
+    folder = choose_folder(out if check is None else check, FOLDERS[plan.name])
     with executors.choose(num_workers, scheduler) as place:
         if check is not None:
-            return perform_check(plan, Path(check), place, printer, command)
+            return perform_check(plan, folder, place, printer, command)
         return perform(plan, folder, place, printer, command)
 
 

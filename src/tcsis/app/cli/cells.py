@@ -17,6 +17,12 @@ from tcsis.basics.progress import progress_bar
 Results = Generator[tuple[Task, Cell | Failure], None, None]
 
 
+def choose_folder(out: str | None, default: Path) -> Path:
+    if out == "":  # of a variable that was not set, and not the folder one is in
+        raise ValueError("the folder has no name: expected one")
+    return default if out is None else Path(out)
+
+
 def read_kept(
     cells: Cells[Task, Cell], folder: Path, tasks: Sequence[Task], printer: Printer
 ) -> dict[Task, Cell]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tcsis.app import executors
-from tcsis.app.cli.cells import read_kept, report, run_missing
+from tcsis.app.cli.cells import choose_folder, read_kept, report, run_missing
 from tcsis.app.cli.options import PrintOptions
 from tcsis.app.cli.printer import Printer
 from tcsis.app.executors import Place
@@ -30,7 +30,7 @@ def paper(
 ) -> int:
     """Run the study and return the exit code."""
     plan = QUICK if quick else FULL
-    folder = FOLDERS[plan.name] if out is None else Path(out)
+    folder = choose_folder(out, FOLDERS[plan.name])
     command = command_line(quick, out, num_workers, scheduler)
     with executors.choose(num_workers, scheduler) as place:
         return perform(plan, folder, place, Printer(printing), command)

@@ -128,6 +128,7 @@ def sample(
     kept = read_base(run, folder)[0]
     refuse_others(kept, folder)
     trained, base = find_run(model, printer), with_assignments(kept, run)
+    refuse_own_folder(trained, folder)
     config = runs.read_config(trained)
     target = config["target"]
     trust.require(trained, target, trusting.trust_code)
@@ -348,6 +349,15 @@ def refuse_others(kept: Document, folder: FolderOptions) -> None:
         raise ValueError(
             f"resume goes on with draws, and {folder.out} is a run of tcsis {command}: expected "
             "the folder that tcsis sample was interrupted in"
+        )
+
+
+def refuse_own_folder(trained: Path, folder: FolderOptions) -> None:
+    """Refuse to put draws in the place of the model that they are drawn from."""
+    if folder.out is not None and Path(folder.out).resolve() == trained.resolve():
+        raise ValueError(
+            f"{folder.out} is the run of the model itself, which draws in its place would end: "
+            "expected another folder"
         )
 
 
