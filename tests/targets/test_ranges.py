@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -110,6 +111,15 @@ def test_a_number_that_is_not_there_is_refused(target: Target, known: str) -> No
 def test_values_outside_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Range.of({"beta": (0.1, 0.6)}).read(given)
+
+
+def test_values_of_other_libraries_are_read() -> None:
+    over = Range.of({"beta": (0.1, 0.6)})
+    values = (np.float32(0.25), np.float64(0.25), torch.tensor(0.25), torch.linspace(0, 1, 5)[1])
+    for value in values:
+        found = over.read({"beta": value})
+        assert found == 0.25
+        assert type(found) is float
 
 
 def test_the_least_symmetric_member() -> None:

@@ -13,6 +13,8 @@ from tcsis.targets.base import Target
 JUDGED = 100
 """Bytes of memory for a token of a draw that is judged, of which one is kept: measured from 110 to
 140 on lattices of side 4 and 10."""
+WEIGHED = 40
+"""Of a draw whose weight alone is looked at, beside those of others."""
 TRAINED = 9
 """Bytes for a token of a buffer."""
 
@@ -29,6 +31,7 @@ def check_limits(chosen: Settings, target: Target) -> None:
     if isinstance(chosen.run, DrawingRun):
         n = min(chosen.run.n, MOST_AT_ONCE) if isinstance(chosen, Sample) else chosen.run.n
         check_fits("n", n, JUDGED * d, f" draws of {d} sites")
+        check_fits("n", chosen.run.n, WEIGHED, " draws")
     if isinstance(chosen, Mcmc):
         check_chains(chosen.mcmc, d)
     config = getattr(chosen, "train", None)

@@ -149,7 +149,7 @@ def resolve(
     run = sections["run"]
     over = run.over if isinstance(run, TrainRun) else None
     if over is not None and over.parameter != POWER:
-        sections["target"] |= {over.parameter: over.high}  # the member that the run is of
+        sections["target"] = member_at_end(sections["target"], over)
     if made is None:
         target = make_target(sections["target"], run.device)
     else:
@@ -164,6 +164,16 @@ def resolve(
     if "file" in sections["target"]:
         sections["target"]["sha256"] = digest_target(target)
     return kind(**sections), target
+
+
+def member_at_end(spec: Document, over: Range) -> Document:
+    """The member of a range that its run is of."""
+    if spec.get(over.parameter, over.high) != over.high:
+        raise ValueError(
+            f"{over.parameter} is {spec[over.parameter]} and goes up to {over.high:g} in the "
+            f"range: leave {over.parameter} out"
+        )
+    return spec | {over.parameter: over.high}
 
 
 def resolve_sample(document: Document) -> Sample:

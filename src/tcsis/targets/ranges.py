@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import astuple
+from numbers import Real
 from typing import Any
 
 import torch
@@ -126,15 +127,17 @@ class Range(Frozen):
             came = ", ".join(given) or "nothing"
             raise ValueError(f"the model is asked for at {came}: it is of {inside}")
         value = given[self.parameter]
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, Tensor) and value.ndim == 0:
+            value = value.item()
+        if isinstance(value, bool) or not isinstance(value, Real):
             raise ValueError(f"{self.parameter} is {value!r}: expected a number, {inside}")
-        spare = ROUNDING * (self.high - self.low)
-        if not self.low - spare <= value <= self.high + spare:
+        number, spare = float(value), ROUNDING * (self.high - self.low)
+        if not self.low - spare <= number <= self.high + spare:
             raise ValueError(
-                f"{self.parameter} is {value:g}: the model was trained for {inside}; expected a "
+                f"{self.parameter} is {number:g}: the model was trained for {inside}; expected a "
                 "value inside, or train on a longer range"
             )
-        return min(max(float(value), self.low), self.high)
+        return min(max(number, self.low), self.high)
 
     def levels(self, n: int) -> Tensor:
         """n values from one end to the other, (n,)."""

@@ -222,7 +222,7 @@ LINES = {
     "sample from another folder": (["sample", "full"], "no config.toml"),
     "sample and resume": (["sample", "run", "--resume", "--out", "run"], "a run of tcsis train"),
     "evaluate nothing": (["evaluate", "nothing"], "is not a folder"),
-    "evaluate without draws": (["evaluate", "run"], "is not a file"),
+    "evaluate without draws": (["evaluate", "run"], "has no draws.nc: the run in it did not end"),
     "report without a result": (["report", "run"], "did not end"),
     "show nothing": (["show", "nothing"], "is not a folder"),
     "gate without exact answers": (

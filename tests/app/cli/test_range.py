@@ -34,6 +34,12 @@ def test_a_run_and_draws_at_a_value(tcsis_cli: Callable, folder: Path, tmp_path:
     assert draws.x.tolist() == expected.x.tolist()
     assert draws.log_weight.tolist() == pytest.approx(expected.log_weight.tolist())
     assert tcsis_cli("evaluate", out).code == 0
+    outcome = tcsis_cli("sample", folder, "--n", "300000000000")
+    assert outcome.code == 2
+    assert "n is 300000000000: that takes about 12 TB of memory" in outcome.err
+    outcome = tcsis_cli("sample", out, "--n", "10")
+    assert outcome.code == 2
+    assert f"holds draws: expected their model, {folder}" in outcome.err
     judge = ["judge", out / "draws.nc", "ising", "--side", "3", "--beta", "0.25", "--model", folder]
     assert tcsis_cli(*judge, "--at", "beta=0.25").code == 0
     assert "expected a model of this target" in tcsis_cli(*judge).err
@@ -59,12 +65,15 @@ def test_what_cannot_be_asked_is_refused(tcsis_cli: Callable, tmp_path: Path) ->
         assert message in outcome.err
     outcome = tcsis_cli("train", "--resume", "--range", "beta=0.1:0.7", "--out", folder)
     assert outcome.code == 2
-    assert "expected the target it was trained on" in outcome.err
+    assert "beta is 0.6 and goes up to 0.7 in the range" in outcome.err
+    outcome = tcsis_cli("train", "--resume", "--beta", "0.5", "--out", folder)
+    assert "beta is 0.5 and goes up to 0.6 in the range" in outcome.err
     assert tcsis_cli("sample", folder, "--at", "beta=0.6", "--n", "50").code == 0  # as before
     for options, message in (
         (["--range", "beta=0.1"], "range is 'beta=0.1': expected a parameter and its two ends"),
         (["--range", "beta=0.1:0.6", "--method", "any-time"], "leave out method"),
         (["--range", "beta=0.1:0.6", "--preset", "paper"], "expected fast or tiny for a range"),
+        (["--range", "beta=0.1:0.6", "--beta", "0.3"], "beta is 0.3 and goes up to 0.6 in the"),
         (["--range", "bta=0.1:0.6", "--beta", "0.3"], "did you mean beta?"),
     ):
         outcome = tcsis_cli("train", "ising", "--side", "3", *options)

@@ -123,6 +123,10 @@ def evaluate(
     check_options(gates)
     target = load_target(folder, trusting)
     check_target(gates, target)
+    if not (folder / runs.DRAWS).is_file():
+        raise ValueError(
+            f"{folder} has no {runs.DRAWS}: {how_to_finish(runs.read_config(folder), folder)}"
+        )
     read = read_judged(folder / runs.DRAWS)
     draws, attributes = read.draws, read.attrs
     settings_of_run = runs.config_digest(folder)

@@ -130,6 +130,8 @@ def sample(
     trained, base = find_run(model, printer), with_assignments(kept, run)
     refuse_own_folder(trained, folder)
     config = runs.read_config(trained)
+    if config["run"].get("command") == "sample":
+        raise ValueError(f"{model} holds draws: expected their model, {config['run']['model']}")
     target = config["target"]
     trust.require(trained, target, trusting.trust_code)
     before = target.get("given", "")
