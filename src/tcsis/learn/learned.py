@@ -174,6 +174,11 @@ class Learned:
         return self.sampler.schedule(calls)
 
     @property
+    def last_look(self) -> str:
+        """What the last evaluation of a model of many targets said of the others."""
+        return self.config.method.tell(self.history[-1]) if self.history else ""
+
+    @property
     def account(self) -> str:
         """What training went to: 2.1 s annealing (40,960 densities), 6.5 s training (312 of 4,000
         steps, 80,112 densities), ..., and the densities a state."""

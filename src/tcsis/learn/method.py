@@ -162,6 +162,10 @@ class Method(Frozen, ABC, Generic[Model]):
         """What an evaluation by about n more draws records beside those of the target."""
         return {}
 
+    def tell(self, record: Mapping[str, float]) -> str:
+        """The same in words."""
+        return ""
+
     def at(
         self, model: Model, target: Target, values: Mapping[str, float]
     ) -> tuple[Target, Method[Any], nn.Module]:

@@ -140,6 +140,13 @@ class Ranged(Method[RangedLaw]):
             found.append(draws.ess or 0.0)
         return {"worst_ess": min(found), "mean_ess": sum(found) / len(found)}
 
+    def tell(self, record: Mapping[str, float]) -> str:
+        over = self.over
+        return (
+            f"{over.parameter} from {over.low:g} to {over.high:g}, between the levels: ESS "
+            f"{record['worst_ess']:.3f} at worst, {record['mean_ess']:.3f} in the mean"
+        )
+
     def num_products(self, model: RangedLaw, target: Target) -> float:
         return self.inner.num_products(model.law, target)
 

@@ -20,7 +20,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_and_draws_at_a_value(tcsis_cli: Callable, folder: Path, tmp_path: Path) -> None:
-    assert tcsis_cli("train", *SMALL, *TINY, "--out", folder).code == 0
+    trained = tcsis_cli("train", *SMALL, *TINY, "--out", folder)
+    assert trained.code == 0
+    assert "beta from 0.1 to 0.6, between the levels: ESS 0." in trained.err
     config = tomllib.loads((folder / "config.toml").read_text())
     assert config["target"]["beta"] == 0.6
     assert config["run"]["range"] == "beta=0.1:0.6"

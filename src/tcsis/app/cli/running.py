@@ -177,11 +177,14 @@ def perform(
         comparison = experiment.run(job) if place is None else run_in(place, job, experiment.run)
     result, folder = comparison.result, None if place is None else place.folder
     print_result(printer, result, folder)
+    learned = {name: m for name, m in comparison.models.items() if isinstance(m, Learned)}
+    if job.settings.run.command in settings.TRAINED:
+        for said in filter(None, (model.last_look for model in learned.values())):
+            printer.note(said)
     budget = getattr(job.settings.run, "time_budget", None)
     if budget is not None and not job.progress:  # with a progress bar it has been said
-        for name, model in comparison.models.items():
-            if isinstance(model, Learned):
-                printer.note(f"{name}: budget of {budget:g} s: {model.account}")
+        for name, model in learned.items():
+            printer.note(f"{name}: budget of {budget:g} s: {model.account}")
     missed = failures(result.methods[0], gates)
     code = GATE if missed else FINE
     where = None if folder is None else str(folder)
