@@ -319,7 +319,7 @@ def test_a_population_at_the_target_is_left_as_it_is() -> None:
     """Families of exact draws, whose averages wander by what sweeps do to them."""
     target = Ising(6, 0.4407)
     for seed in range(20):
-        drawn = left_behind(target, exact.draw(target, 1_000, seed=seed).x.long())
+        drawn = left_behind(target, exact.draw(target, 2_000, seed=seed).x.long())
         found = annealed.settled(drawn, target, 20, 20)
         assert found.at_rest and found.x is drawn.x and found.log_z == 1.0
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from tcsis import mcmc
 from tcsis.judging.beside import SMALL_GAP, observe_both
-from tcsis.judging.chances import normal
+from tcsis.judging.chances import students
 from tcsis.judging.findings import DOUBTFUL_CHANCE
 from tcsis.targets.base import Target
 from tcsis.targets.pairwise import Pairwise
@@ -98,27 +98,29 @@ def settled(found: Annealed, target: Target, sweeps: int, most: int) -> Annealed
     as ``most`` of them lead."""
     while sweeps <= most:
         later = swept(target, found.x, sweeps)
-        if not moved(target, found.x, later, found.family):
+        if not moved(target, found, later):
             return replace(found, at_rest=True)
         found, most, sweeps = replace(found, x=later, log_z=None), most - sweeps, 2 * sweeps
     return found
 
 
 def swept(target: Target, x: Tensor, n: int) -> Tensor:
-    """States (k, d) after n sweeps."""
+    """States (k, d) after n sweeps, whose random numbers are those of no other n: states that
+    these have led to once are not independent of them."""
     moving = mcmc.sample(
-        target, "gibbs", num_chains=len(x), num_steps=n, burn_in=n - 1, init=x, seed=SEED,
+        target, "gibbs", num_chains=len(x), num_steps=n, burn_in=n - 1, init=x, seed=SEED + n,
         progress=False,
     )  # fmt: skip
     return moving.x[:, 0].long()
 
 
-def moved(target: Target, before: Tensor, after: Tensor, family: Tensor) -> bool:
+def moved(target: Target, found: Annealed, later: Tensor) -> bool:
     """Whether an average over replicas has moved, by more than chance and by enough to matter."""
-    was, now = observe_both(target, before, after)
-    shift, _, error = family_moments(now - was, family)
+    was, now = observe_both(target, found.x, later)
+    shift, _, error = found.moments(now - was)
     z = torch.where(shift == 0, 0.0, shift.abs() / error)
-    certain = normal(z) * len(z) < DOUBTFUL_CHANCE
+    degrees = max(1, round(found.num_families) - 1)
+    certain = students(z, degrees) * len(z) < DOUBTFUL_CHANCE
     return bool((certain & (shift.abs() >= SMALL_GAP * now.std(0).maximum(was.std(0)))).any())
 
 
