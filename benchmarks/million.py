@@ -83,8 +83,7 @@ def page(
     return f"""# A million draws
 
 What `benchmarks/million.py RUN {calls}` printed, for a model of the any-time method on the
-critical 10×10 Ising lattice, {calls} network calls a draw, one thread a process, on two cores with
-nothing else to do.
+critical 10×10 Ising lattice, {calls} network calls a draw, one thread a process, on two cores.
 
 The whole command, with judgement and report: `tcsis sample RUN -n N --calls {calls}`.
 
@@ -92,8 +91,8 @@ The whole command, with judgement and report: `tcsis sample RUN -n N --calls {ca
 |---:|---:|---:|---:|
 {rows}
 
-{many // few} times as many draws take {high - low:+.0f} MB; their log weights and energies are
-{16 * (many - few) / 1e6:.0f} MB, and their states {100 * (many - few) / 1e6:.0f}.
+With {many // few} times as many draws the peak is {high - low:+.0f} MB away; their log weights and
+energies are {16 * (many - few) / 1e6:.0f} MB, and their states {100 * (many - few) / 1e6:.0f}.
 
 `model.sample_to` alone, {NUM_SHARED:,} draws in shards of {SHARD:,}, in one process and in two that
 `torchrun` starts; the time is that of the slower process, the file included:

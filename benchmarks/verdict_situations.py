@@ -133,11 +133,13 @@ def weighted(target: Target, other: Target, n: int = N) -> Callable[[int], Made]
     return lambda seed: (exact.draw(other, n, seed=seed).reweighted(other, target), target)
 
 
-def bank(target: Target, kernel: str, num_steps: int, n: int, seed: int) -> Tensor:
-    """The last states of n chains, long enough to be perfect draws, (n, d)."""
+def bank(
+    target: Target, kernel: str, num_steps: int, n: int, seed: int, init: Tensor | None = None
+) -> Tensor:
+    """The last states of n chains, (n, d): perfect draws, where these are long enough."""
     return mcmc.sample(
         target, kernel, num_chains=n, num_steps=num_steps, burn_in=num_steps - 1, seed=seed,
-        progress=False,
+        init=init, progress=False,
     ).x[:, 0]  # fmt: skip
 
 
@@ -146,15 +148,10 @@ def banked(target: Target, kernel: str, num_steps: int, n: int = 3_000) -> Calla
 
 
 def at_transition(start: Callable[[int], Tensor], num_steps: int) -> Callable[[int], Made]:
-    def make(seed: int) -> Made:
-        init = start(seed)
-        x = mcmc.sample(
-            TRANSITION, "gibbs", num_chains=len(init), num_steps=num_steps, burn_in=num_steps - 1,
-            init=init, seed=seed, progress=False,
-        ).x[:, 0]  # fmt: skip
-        return Draws(x), TRANSITION
-
-    return make
+    return lambda seed: (
+        Draws(bank(TRANSITION, "gibbs", num_steps, 3_000, seed, start(seed))),
+        TRANSITION,
+    )
 
 
 def disordered(seed: int, n: int = 3_000) -> Tensor:

@@ -127,8 +127,7 @@ class Cells(Generic[Task, Cell]):
         if inside - {locks.NAME} and FOLDER not in inside:
             locks.refuse_busy(folder)
             raise ValueError(
-                f"{folder} is not empty and no {self.programme} is in it: pass another folder with "
-                "--out"
+                f"{folder} is not empty and no {self.programme} is in it: pass another folder"
             )
         known = {self.locate(folder, task).name for task in tasks}
         for path in sorted((folder / FOLDER).glob("*.json")):

@@ -13,8 +13,8 @@ from tcsis.targets.base import Target
 JUDGED = 100
 """Bytes of memory for a token of a draw that is judged, of which one is kept: measured from 110 to
 140 on lattices of side 4 and 10."""
-WEIGHED = 40
-"""Of a draw whose weight alone is looked at, beside those of others."""
+WEIGHED = 80
+"""Of a draw whose weight alone is looked at, beside those of others: measured from 82 to 92."""
 TRAINED = 9
 """Bytes for a token of a buffer."""
 

@@ -79,7 +79,9 @@ def anneal(target: Target) -> Annealed | None:
         if rungs * steps * sweep <= MOST_SECONDS:
             found = population(target, replicas, rungs, steps)
             first = max(1, round(FIRST_SHARE * rungs * steps))
-            return found and settled(found, target, first, int(MOST_SECONDS_MORE / sweep))
+            if found is None or not found.sound:
+                return found
+            return settled(found, target, first, int(MOST_SECONDS_MORE / sweep))
     return None
 
 

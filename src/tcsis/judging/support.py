@@ -42,9 +42,9 @@ def check_annealed(evidence: Evidence) -> Finding | None:
 def check_two_log_z(evidence: Evidence, other: Annealed) -> Finding | None:
     """Weights whose log Z lies below the annealed one have missed what annealing has met."""
     draws = evidence.draws
-    if not evidence.sound or draws.log_z is None or draws.log_z_error is None:
+    if draws.log_z is None or draws.log_z_error is None or other.log_z is None:
         return None
-    if other.log_z is None:
+    if not evidence.sound:
         return None
     gap = draws.log_z - other.log_z
     error = math.hypot(draws.log_z_error, other.log_z_error)

@@ -38,7 +38,7 @@ def test_a_run_and_draws_at_a_value(tcsis_cli: Callable, folder: Path, tmp_path:
     assert tcsis_cli("evaluate", out).code == 0
     outcome = tcsis_cli("sample", folder, "--n", "300000000000")
     assert outcome.code == 2
-    assert "n is 300000000000: that takes about 12 TB of memory" in outcome.err
+    assert "n is 300000000000: that takes about 24 TB of memory" in outcome.err
     outcome = tcsis_cli("sample", out, "--n", "10")
     assert outcome.code == 2
     assert f"holds draws: expected their model, {folder}" in outcome.err
